@@ -1,0 +1,237 @@
+"""The contracts of the components, with their algebra.
+
+Symbols: B tasks in a batch, S support and Q query rows, N bank tasks, T targets,
+p the width of a signature. ``Params`` (theta) is a flat dict of named tensors.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from metaforge.components import Context, Options
+from metaforge.tasks import TaskBatch, TaskShape
+
+Params = dict[str, Tensor]
+#: A state, noise or signature: a tensor or a nest of dicts and tuples of tensors.
+Tree = Any
+
+
+class Part:
+    """What every component holds: its validated options and the run's context."""
+
+    def __init__(self, options: Any = None, context: Context | None = None):
+        self.options = options if options is not None else Options()
+        self.context = context or Context()
+
+
+class Model(Part, ABC):
+    """A network for MAML-like inner algorithms (the component kind ``model``).
+
+    ``build(shape)`` gives a fresh ``nn.Module`` that maps ``[n, *x]`` to
+    ``[n, outputs]``, initialised from the generator alone. ``transductive`` is true
+    if a sample's output depends on the others of its batch.
+    """
+
+    transductive: bool = False
+
+    @abstractmethod
+    def build(self, shape: TaskShape, generator: torch.Generator) -> nn.Module: ...
+
+
+class Backbone(Part, ABC):
+    """Images to features (the component kind ``backbone``): phi of the paper.
+
+    ``features`` maps ``[n, *x]`` to ``[n, width]`` without gradient; ``fingerprint``
+    names the weights.
+    """
+
+    width: int
+    fingerprint: str
+
+    @abstractmethod
+    def features(self, images: Tensor) -> Tensor: ...
+
+
+class InnerAlgorithm(Part, ABC):
+    """Alg(theta, D): learns a task from its support set, batched over tasks.
+
+    Laws:
+
+    * theta is never changed in place.
+    * With an inner loop, 0 steps is the identity.
+    * ``losses`` is differentiable in theta: at ``order`` 2 its gradient matches finite
+      differences in float64; at order 1 it matches them with the update held constant.
+    * Tasks of a batch do not see each other: row b depends on task b alone.
+    * Unless ``transductive``, predicting queries one by one equals predicting them together.
+    * At evaluation no graph is kept: memory is flat over targets.
+
+    ``init`` comes first: it fixes the shape of the tasks and gives fresh parameters.
+    """
+
+    order: Literal[1, 2] = 2
+    has_inner_loop: bool = False
+    #: Whether parameters learned at one number of classes serve another.
+    variable_ways: bool = False
+    vmappable: bool = False
+    transductive: bool = False
+    tasks: ClassVar[frozenset[str]] = frozenset({"classification"})
+
+    @abstractmethod
+    def init(self, shape: TaskShape, generator: torch.Generator) -> Params:
+        """Fresh theta, on the context's device and in its precision."""
+
+    @abstractmethod
+    def adapt(self, params: Params, support: TaskBatch, *, noise: Tree = None) -> Tree:
+        """Alg(theta, D^tr) for each task: the adapted state, leading axis B."""
+
+    @abstractmethod
+    def losses(
+        self, params: Params, tasks: TaskBatch, *, training: bool = False, noise: Tree = None
+    ) -> Tensor:
+        """[B]: L(Alg(theta, D_b^tr), D_b^val), differentiable in theta (paper, eq. 2)."""
+
+    @abstractmethod
+    def predict(self, params: Params, support: TaskBatch, query_x: Tensor) -> Tensor:
+        """[B, Q, outputs]: logits (or scores, or regression values) of each query."""
+
+    @abstractmethod
+    def export(self, params: Params, support: TaskBatch) -> nn.Module:
+        """One task's adapted predictor as a plain module ``[n, *x] -> [n, outputs]`` (B = 1)."""
+
+    def penalty(self, params: Params) -> Tensor | None:
+        """Regularisers of theta: added once a step, never multiplied by a task's weight."""
+        return None
+
+    def draw_noise(self, generator: torch.Generator, n_tasks: int) -> Tree:
+        """Noise for the training mode of a stochastic algorithm; None where there is none."""
+        return None
+
+    def diagnose(self, params: Params, tasks: TaskBatch) -> str | None:
+        """Where a loss stopped being finite: "inner step 3, tensor 'weight'"; None if nowhere."""
+        return None
+
+    def describe(self) -> dict[str, Any]:
+        """What a run's header says: order, steps, which implementation runs."""
+        return {"order": self.order}
+
+
+class GramOperator(ABC):
+    """K of the bank, without having to hold it: [N, N], symmetric, float64.
+
+    ``dense`` gives a fresh C-ordered array that the caller may overwrite.
+    """
+
+    n_tasks: int
+    kernel_name: str
+
+    @abstractmethod
+    def dense(self) -> Tensor: ...
+
+    @abstractmethod
+    def block(self, rows: slice, columns: slice) -> Tensor: ...
+
+    @abstractmethod
+    def diag(self) -> Tensor: ...
+
+    @abstractmethod
+    def matvec(self, vector: Tensor) -> Tensor:
+        """K v for v [N] or [N, T]."""
+
+    @abstractmethod
+    def features(self) -> Tensor | None:
+        """F [N, r] with K = F F^T where the kernel has finite rank r, else None."""
+
+    @abstractmethod
+    def signatures(self) -> Tensor:
+        """[N, p]: the bank's signatures, for weightings that cluster tasks."""
+
+
+class TaskKernel(Part, ABC):
+    """k(D, D') on data sets (paper, section 4.2), through a signature of each task.
+
+    ``signature(tasks) -> [n, p]`` and ``gram(a, b) -> [n, m]`` on signatures, in float64.
+    Laws: symmetric; positive semi-definite to tolerance; finite; a signature does not
+    depend on the order of samples, nor (for classification) on the labels' numbering.
+    ``fit`` sees a sample of bank tasks once and fixes what is data-dependent
+    (bandwidth, standardisation); its state is saved with the run.
+    """
+
+    name: str = "kernel"
+    #: ``support`` or ``all``: which inputs the signature reads. ``all`` is transductive.
+    reads: Literal["support", "all"] = "support"
+
+    def fit(self, sample: TaskBatch, generator: torch.Generator) -> None:
+        """Fix what depends on data, from at most 1000 bank tasks. Default: nothing."""
+
+    @abstractmethod
+    def signature(self, tasks: TaskBatch) -> Tensor: ...
+
+    @abstractmethod
+    def gram(self, a: Tensor, b: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def diag(self, a: Tensor) -> Tensor:
+        """[n]: k(D, D)."""
+
+    def features(self, signatures: Tensor) -> Tensor | None:
+        """F [n, r] with gram(a, b) = F(a) F(b)^T where the rank is finite, else None."""
+        return None
+
+    def state(self) -> dict[str, float]:
+        """What ``fit`` fixed, for the run's record (bandwidth and the like)."""
+        return {}
+
+
+class TaskWeighting(Part, ABC):
+    """alpha(D): how much each bank task counts for a target.
+
+    ``fit`` once a bank, ``weights`` for any number of targets: cross is v(D) of the
+    paper's eq. 5, ``[N, T]``, self is k(D, D), ``[T]``; the answer is ``[N, T]``, each
+    column a function of its own column of ``cross`` alone, and permuting the bank permutes
+    the rows. Top-M, clipping and normalisation belong to the engine.
+    """
+
+    needs_gram: bool = True
+    target_specific: bool = True
+    sums_to_one: bool = False
+    may_be_negative: bool = False
+    learned: bool = False
+
+    @abstractmethod
+    def fit(self, gram: GramOperator | None, groups: Tensor) -> Tree:
+        """State for a bank. ``groups`` [N]: each task's group, -1 where there is none."""
+
+    @abstractmethod
+    def weights(self, state: Tree, cross: Tensor, self_: Tensor) -> Tensor: ...
+
+    def parameters(self, state: Tree) -> Params:
+        """Learned ones: fresh parameters, optimised beside theta with ``learning_rate``."""
+        return {}
+
+    #: The learned parameters' own learning rate.
+    learning_rate: float = 1e-2
+
+    def combine(self, parameters: Params, losses: Tensor, bank_ids: Tensor, state: Tree) -> Tensor:
+        """Learned ones: the scalar objective of losses [B] of the bank tasks ``bank_ids`` [B]."""
+        raise NotImplementedError
+
+    def report(self, state: Tree) -> Mapping[str, float]:
+        """What the run records of the fit: jitter, condition estimate, ..."""
+        return {}
+
+
+class Tracker(Part):
+    """An observer chosen in the recipe: gets what the observer hooks get."""
+
+    def run_started(self, run_dir: Any, recipe: Any) -> None: ...
+
+    def meta_step(self, step: int, metrics: Mapping[str, float]) -> None: ...
+
+    def target_evaluated(self, record: Mapping[str, Any]) -> None: ...
+
+    def run_finished(self, run_dir: Any, results: Mapping[str, Any]) -> None: ...

@@ -1,0 +1,73 @@
+"""Errors a user can meet, each with the exit code the command line ends with.
+
+A message says where, what was found, what was expected and what to do; the
+command line prints it without a traceback.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class MetaforgeError(Exception):
+    """Base of every error that metaforge raises on purpose."""
+
+    exit_code = 1
+
+
+class DataError(MetaforgeError):
+    """The data cannot serve the recipe: missing, broken, too small or not finite."""
+
+    exit_code = 3
+
+
+class PluginError(MetaforgeError):
+    """A component is unknown, ambiguous, failed to load or broke its contract."""
+
+    exit_code = 4
+
+
+class NumericError(MetaforgeError):
+    """A number went wrong: a NaN, a matrix that is not positive definite, a cut graph."""
+
+    exit_code = 5
+
+
+class Interrupted(MetaforgeError):
+    """The user stopped the run; its folder can be resumed."""
+
+    exit_code = 130
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with a recipe.
+
+    ``path`` is the dotted key (``inner.steps``); ``where`` is ``file:line`` or the
+    override it came from; ``code`` picks the exit code (2 recipe, 3 data, 4 plugin).
+    """
+
+    path: str
+    message: str
+    where: str = ""
+    code: int = 2
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.where, self.path, self.message) if part)
+
+
+class RecipeError(MetaforgeError):
+    """A recipe has problems; all of them are listed, one a line.
+
+    The exit code is 2 unless every problem is one of data (3) or of plugins (4).
+    """
+
+    exit_code = 2
+
+    def __init__(self, problems: list[Problem] | str):
+        if isinstance(problems, str):
+            problems = [Problem("", problems)]
+        self.problems = problems
+        codes = {problem.code for problem in problems}
+        self.exit_code = codes.pop() if len(codes) == 1 else 2
+        super().__init__("\n".join(map(str, problems)))

@@ -1,0 +1,151 @@
+"""What a recipe may say: every section, every key, every default.
+
+Sections that name a component (``use:``) hold a ``Choice``; the chosen component's own
+model validates what stands beside ``use`` (see ``metaforge.recipe.resolve``).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
+
+from metaforge.components import Choice, choice
+
+
+class Section(BaseModel):
+    """Base of the sections: frozen, and no unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class Optimizer(Section):
+    """The outer loop's optimiser."""
+
+    use: Literal["adam", "sgd"] = Field("adam", description="torch.optim's Adam or SGD")
+    lr: PositiveFloat = Field(1e-3, description="learning rate")
+    momentum: NonNegativeFloat = Field(0.0, description="SGD's momentum")
+    eps_convention: Literal["torch", "tf1"] = Field(
+        "torch", description="where Adam's eps goes: tf1 puts it outside the bias correction"
+    )
+    clip_value: PositiveFloat | None = Field(
+        None, description="clip every gradient entry to +-this first"
+    )
+    clip_norm: PositiveFloat | None = Field(
+        None, description="then scale each tensor's gradient to at most this norm"
+    )
+
+
+class Bank(Section):
+    """The finite, seeded set of meta-training tasks that conditioning recalls."""
+
+    size: PositiveInt = Field(5000, description="N, the number of tasks")
+
+
+class MetaTrain(Section):
+    """Phase 1: the unconditional warm start theta_hat."""
+
+    steps: NonNegativeInt = Field(1000, description="outer steps")
+    batch: PositiveInt = Field(12, description="tasks a step (meta-batch)")
+    tasks: Literal["bank", "stream"] = Field(
+        "stream", description="train on the bank's tasks, or on fresh ones that never repeat"
+    )
+    optimizer: Optimizer = Field(default_factory=Optimizer)
+    validate_every: PositiveInt = Field(250, description="steps between validations")
+    validation_targets: PositiveInt = Field(200, description="validation tasks")
+
+
+class Condition(Section):
+    """Phase 3: theta moves to each target, on the tasks recalled for it."""
+
+    steps: NonNegativeInt = Field(50, description="J, the headline number of steps")
+    batch: PositiveInt = Field(8, description="B, recalled tasks a step")
+    top_m: PositiveInt = Field(50, description="M, tasks kept of the bank; M >= N keeps all")
+    beta1: NonNegativeFloat = Field(1.0, description="scale of the bank term")
+    beta2: NonNegativeFloat = Field(1.0, description="scale of the target term")
+    sampling: Literal["uniform", "proportional"] = Field(
+        "uniform",
+        description="draw recalled tasks uniformly and weight their losses, "
+        "or draw them by weight and do not",
+    )
+    weights_in_loss: Literal["alpha", "topm-uniform"] = Field(
+        "alpha", description="weight losses by alpha, or use alpha for the choice of tasks alone"
+    )
+    negative: Literal["clip", "keep"] = Field(
+        "clip", description="negative weights among the kept: set to 0, or keep"
+    )
+    record_at: tuple[NonNegativeInt, ...] | None = Field(
+        None, description="steps at which each target is evaluated; default: 0, J and some between"
+    )
+    optimizer: Optimizer = Field(default_factory=Optimizer)
+
+
+def _one_value_at_least(grid: dict[str, tuple]) -> dict[str, tuple]:
+    for key, values in grid.items():
+        if not values:
+            raise ValueError(f"{key}: give at least one value")
+    return grid
+
+
+class Select(Section):
+    """Phase 2.5: options chosen on validation targets, never on test."""
+
+    grid: Annotated[dict[str, tuple], AfterValidator(_one_value_at_least)] = Field(
+        description="dotted keys and the values to try, e.g. condition.top_m: [50, 200]"
+    )
+    targets: PositiveInt = Field(30, description="validation targets")
+
+
+CONTROLS = ("uniform_bank", "random_m", "topm_equal", "target_only", "uncertainty", "oracle")
+
+
+class Evaluate(Section):
+    """Phase 4: frozen targets, the same for every run of the same data and seed."""
+
+    split: Literal["test", "val", "train"] = Field("test", description="where targets come from")
+    targets: PositiveInt = Field(100, description="targets (of each run)")
+    runs: PositiveInt = Field(
+        1, description="R runs of `targets` tasks each; the paper has 50 of 200"
+    )
+    controls: tuple[
+        Literal["uniform_bank", "random_m", "topm_equal", "target_only", "uncertainty", "oracle"],
+        ...,
+    ] = Field((), description="what SP is compared with on the same targets")
+    without_target_term: bool = Field(
+        False, description="run SP and the bank controls at beta2 = 0 too"
+    )
+
+
+class Recipe(Section):
+    """A whole run, from data to results."""
+
+    name: str = Field("recipe", description="names the run's folder", pattern=r"^[\w.-]+$")
+    seed: NonNegativeInt = Field(0, description="the root seed of every stream")
+    device: str = Field("auto", description="auto, cpu, cuda or cuda:1")
+    precision: Literal["float32", "float64"] = Field("float32", description="of theta and tasks")
+    threads: PositiveInt | None = Field(None, description="CPU threads; default: torch's own")
+    on_nan: Literal["stop", "skip"] = Field(
+        "stop",
+        description="a loss that is not finite stops the run, or its step is skipped and counted",
+    )
+    allow_unused: bool = Field(False, description="accept parameters that the loss does not reach")
+    output: str = Field("runs", description="folder of runs, relative to the working folder")
+    data: Choice = choice("dataset", description="task source")
+    inner: Choice = choice("inner_algorithm", description="Alg(theta, D)")
+    bank: Bank = Field(default_factory=Bank)
+    meta_train: MetaTrain = Field(default_factory=MetaTrain)
+    kernel: Choice = choice("task_kernel", "gaussian", description="k(D, D')")
+    weighting: Choice = choice("task_weighting", "tasml", description="alpha(D)")
+    condition: Condition = Field(default_factory=Condition)
+    select: Select | None = None
+    evaluate: Evaluate = Field(default_factory=Evaluate)
+    trackers: tuple[Choice, ...] = Field((), json_schema_extra={"component_kind": "tracker"})
