@@ -6,6 +6,7 @@ by a dotted target that is imported only when the component is created.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -35,7 +36,8 @@ class Options(BaseModel):
     Describe each field (``Field(description=...)``): ``metaforge show`` prints it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    # Built at first use: commands that only list things need no validators.
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
 
 class Choice(BaseModel):
@@ -78,6 +80,16 @@ def nested_kinds(options: type[BaseModel]) -> dict[str, str]:
     return found
 
 
+def _cache_dir() -> Path:
+    """``METAFORGE_CACHE``, or a folder among the user's caches."""
+    named = os.environ.get("METAFORGE_CACHE")
+    return Path(named) if named else Path.home() / ".cache" / "metaforge"
+
+
+def _silent(line: str) -> None:
+    """Report nothing. A named function, so that what holds a context can be pickled."""
+
+
 @dataclass(frozen=True)
 class Context:
     """What every component may know of the run that creates it.
@@ -89,10 +101,10 @@ class Context:
 
     seed: int = 0
     base_dir: Path = field(default_factory=Path)
-    cache_dir: Path = field(default_factory=lambda: Path.home() / ".cache" / "metaforge")
+    cache_dir: Path = field(default_factory=_cache_dir)
     device: str = "cpu"
     dtype: str = "float32"
-    report: Callable[[str], None] = lambda line: None
+    report: Callable[[str], None] = _silent
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from metaforge.components import Context, Options
-from metaforge.tasks import TaskBatch, TaskShape
+from metaforge.tasks import TaskBatch, TaskKind, TaskShape
 
 Params = dict[str, Tensor]
 #: A state, noise or signature: a tensor or a nest of dicts and tuples of tensors.
@@ -25,7 +25,7 @@ class Part:
     """What every component holds: its validated options and the run's context."""
 
     def __init__(self, options: Any = None, context: Context | None = None):
-        self.options = options if options is not None else Options()
+        self.options: Any = options if options is not None else Options()
         self.context = context or Context()
 
 
@@ -203,8 +203,13 @@ class TaskWeighting(Part, ABC):
     learned: bool = False
 
     @abstractmethod
-    def fit(self, gram: GramOperator | None, groups: Tensor) -> Tree:
-        """State for a bank. ``groups`` [N]: each task's group, -1 where there is none."""
+    def fit(
+        self, gram: GramOperator | None, groups: Tensor, *, kind: TaskKind = "classification"
+    ) -> Tree:
+        """State for a bank. ``groups`` [N]: each task's group, -1 where there is none.
+
+        ``kind`` is that of the tasks, for weightings whose objective depends on it.
+        """
 
     @abstractmethod
     def weights(self, state: Tree, cross: Tensor, self_: Tensor) -> Tensor: ...

@@ -180,3 +180,24 @@ def iterate_bank(
     """The training bank 0..n_tasks-1, block by block, so that it is never held whole."""
     for start in range(0, n_tasks, block):
         yield source.batch("train", range(start, min(start + block, n_tasks)), view)
+
+
+def concatenate(first: TaskBatch, second: TaskBatch) -> TaskBatch:
+    """The tasks of both, padded with masked zero rows to common S and Q."""
+    joined: dict[str, Any] = {"outputs": first.outputs}
+    for f in fields(first):
+        a, b = getattr(first, f.name), getattr(second, f.name)
+        if not isinstance(a, Tensor):
+            continue
+        if f.name != "task_ids":
+            length = max(a.shape[1], b.shape[1])
+            a, b = _pad(a, length), _pad(b, length)
+        joined[f.name] = torch.cat([a, b])
+    return TaskBatch(**joined)
+
+
+def _pad(value: Tensor, length: int) -> Tensor:
+    missing = length - value.shape[1]
+    if not missing:
+        return value
+    return torch.cat([value, value.new_zeros(value.shape[0], missing, *value.shape[2:])], 1)

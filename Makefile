@@ -1,0 +1,51 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: help venv demo test check format bench other-pythons clean
+
+help:
+	@echo "make demo           set up, then run recipes/sp_maml.yaml"
+	@echo "make test           set up, then check (lint, types) and run the tests"
+	@echo "make venv           make the environment alone"
+	@echo "make check          ruff and mypy"
+	@echo "make bench          speed against peers and floors"
+	@echo "make other-pythons  the torch-free tests and the build on 3.12 and 3.13, where present"
+
+venv: $(VENV)/.installed
+
+# learn2learn comes last and without its dependencies, which would drag in an old numpy.
+# It needs a C compiler; without it everything but the learn2learn backend works.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "metaforge needs Python 3.11 or later: make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet -c constraints.txt -e ".[dev]"
+	$(PIP) install --quiet --no-deps "learn2learn==0.2.0" --config-settings="--build-option=build_ext" \
+	  || echo "learn2learn could not be built (a C compiler is needed): its backend will be missing"
+	@touch $@
+
+demo: venv
+	$(BIN)/metaforge run recipes/sp_maml.yaml
+
+check: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: check other-pythons
+	$(BIN)/python -m pytest
+
+format: venv
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: venv
+	$(BIN)/python -m benchmarks
+
+other-pythons: venv
+	sh tests/other_pythons.sh
+
+clean:
+	rm -rf $(VENV) .venv-* dist build

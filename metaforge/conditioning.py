@@ -1,0 +1,198 @@
+"""Phase 3: tau(D), theta moved to one target task (paper, eq. 9 and appendix eq. 14).
+
+From theta_hat, J steps on
+``beta1 sum_i alpha_i(D) L_i(theta) + beta2 L(Alg(theta, D), D)``, where i runs over the
+recalled bank tasks. A step draws B of the kept M with replacement; the bank term is the
+batch mean of ``M alpha_i L_i``, an unbiased estimate whose scale does not depend on B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from metaforge import seeding
+from metaforge.contracts import InnerAlgorithm, Params
+from metaforge.metatrain import LearnedWeighting
+from metaforge.optimizers import OuterOptimizer
+from metaforge.outer import OuterLoop, StepLoss
+from metaforge.recipe.schema import Condition, Recipe
+from metaforge.tasks import TaskBatch, TaskSource, concatenate
+
+#: Bank tasks held at once for a target: bounds memory, whatever J.
+_HELD_TASKS = 512
+
+
+@dataclass(frozen=True)
+class Recall:
+    """What one target recalls: bank ids [M] and their weights [M], which sum to 1.
+
+    ``learned`` replaces the weights by a learned weighting's own objective over the ids.
+    """
+
+    ids: np.ndarray
+    weights: np.ndarray
+    learned: LearnedWeighting | None = None
+
+    @classmethod
+    def uniform(cls, ids: np.ndarray, learned: LearnedWeighting | None = None) -> Recall:
+        return cls(ids, np.full(len(ids), 1.0 / len(ids)), learned)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to condition a target: the method itself, or a control of it."""
+
+    name: str
+    recall: Recall
+    beta1: float
+    beta2: float
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Which kept tasks each step uses: ids [J, B] and loss weights [J, B]."""
+
+    ids: np.ndarray
+    weights: np.ndarray
+
+
+def draw(recall: Recall, settings: Condition, key: int) -> Draws:
+    """The mini-batches of all J steps, i.i.d. with replacement from the kept tasks.
+
+    ``sampling: uniform`` draws evenly and weights losses by M alpha;
+    ``proportional`` draws by alpha and does not weight. Step j's draw depends on
+    (key, j) alone, so that more steps do not change the earlier ones.
+    """
+    steps, batch, kept = settings.steps, settings.batch, len(recall.ids)
+    uniform = seeding.uniform(key, np.arange(steps)[:, None], np.arange(batch)[None])
+    if settings.sampling == "proportional":
+        cumulative = np.cumsum(recall.weights)
+        position = np.searchsorted(cumulative / cumulative[-1], uniform, side="right")
+        position = np.minimum(position, kept - 1)
+        return Draws(recall.ids[position], np.ones((steps, batch)))
+    position = (uniform * kept).astype(np.int64)
+    weights = (
+        np.ones_like(recall.weights)
+        if settings.weights_in_loss == "topm-uniform"
+        else (kept * recall.weights)
+    )
+    return Draws(recall.ids[position], weights[position])
+
+
+class Conditioner:
+    """Conditions one target along one arm; ``evaluate`` is called at the recorded steps."""
+
+    def __init__(
+        self, recipe: Recipe, source: TaskSource, inner: InnerAlgorithm, theta_hat: Params
+    ):
+        self.recipe, self.source, self.inner, self.theta_hat = recipe, source, inner, theta_hat
+
+    def run(
+        self,
+        target: TaskBatch,
+        arm: Arm,
+        record_at: Sequence[int],
+        evaluate: Callable[[Params], None],
+    ) -> int:
+        """Call ``evaluate(theta)`` at each of the ascending steps; the number of skipped steps."""
+        run = _TargetRun(self, target.without_query(), arm)
+        for step in record_at:
+            run.loop.advance(step)
+            evaluate({name: value.detach() for name, value in run.optimizer.params.items()})
+        return run.loop.skipped
+
+
+@dataclass
+class _TargetRun:
+    """The state of one target on one arm: its copy of theta, its draws, its gathered tasks."""
+
+    conditioner: Conditioner
+    target: TaskBatch
+    arm: Arm
+    _span: range = field(default_factory=lambda: range(0))
+
+    def __post_init__(self) -> None:
+        recipe, arm = self.conditioner.recipe, self.arm
+        self.inner = self.conditioner.inner
+        target_id = int(self.target.task_ids[0])
+        self.draws = draw(
+            arm.recall, recipe.condition, seeding.derive(recipe.seed, "condition/draws", target_id)
+        )
+        self._noise_stream = ("condition/noise", target_id)
+        self._own_term = self.target.support_as_query()
+        learned = arm.recall.learned
+        self.optimizer = OuterOptimizer(
+            self.conditioner.theta_hat,
+            recipe.condition.optimizer,
+            learned.parameters if learned else None,
+            learned.weighting.learning_rate if learned else 0.0,
+        )
+        self.loop = OuterLoop(
+            self.optimizer,
+            self.inner,
+            self._objective,
+            on_nan=recipe.on_nan,
+            allow_unused=recipe.allow_unused,
+            where=f"conditioning target {target_id} ({arm.name})",
+        )
+
+    def _objective(self, step: int, params: Params, extra: Params) -> StepLoss:
+        tasks, weights = self._step_tasks(step)
+        noise = self.inner.draw_noise(
+            seeding.generator(self.conditioner.recipe.seed, *self._noise_stream, step), len(tasks)
+        )
+        per_task = self.inner.losses(params, tasks, training=True, noise=noise)
+        n_bank = len(weights)
+        value = per_task.new_zeros(())
+        if self.arm.beta1:
+            value = value + self.arm.beta1 * self._bank_term(
+                per_task[:n_bank], tasks.task_ids[:n_bank], weights, extra
+            )
+        if self.arm.beta2:
+            value = value + self.arm.beta2 * self._target_term(params, per_task, n_bank, step)
+        return StepLoss(value, per_task, tasks)
+
+    def _bank_term(self, losses: Tensor, ids: Tensor, weights: Tensor, extra: Params) -> Tensor:
+        learned = self.arm.recall.learned
+        if learned is not None:
+            return learned.weighting.combine(extra, losses, ids, learned.state)
+        return (weights * losses).mean()
+
+    def _target_term(self, params: Params, losses: Tensor, n_bank: int, step: int) -> Tensor:
+        if len(losses) > n_bank:
+            return losses[n_bank]
+        seed, stream = self.conditioner.recipe.seed, self._noise_stream
+        noise = self.inner.draw_noise(seeding.generator(seed, *stream, step, "target"), 1)
+        return self.inner.losses(params, self._own_term, training=True, noise=noise)[0]
+
+    def _step_tasks(self, step: int) -> tuple[TaskBatch, Tensor]:
+        """A step's bank tasks, with (D, D) as the last row where it can ride along.
+
+        One call on B + 1 tasks costs less than two. A transductive algorithm would see
+        the padding of the joined batch, so its target term is computed on its own.
+        """
+        if not self.arm.beta1:
+            return self._own_term, self._own_term.support_mask.new_zeros(0)
+        if step not in self._span:
+            self._gather(step)
+        return self._held[self._rows[step - self._span.start]], self._weights[step]
+
+    def _gather(self, step: int) -> None:
+        """Gather the distinct bank tasks of the coming steps once."""
+        batch = self.draws.ids.shape[1]
+        stop = min(len(self.draws.ids), step + max(1, _HELD_TASKS // batch))
+        self._span = range(step, stop)
+        distinct, rows = np.unique(self.draws.ids[step:stop], return_inverse=True)
+        rows = rows.reshape(-1, batch)
+        held = self.conditioner.source.batch("train", distinct)
+        if self.arm.beta2 and not self.inner.transductive:
+            held = concatenate(held, self._own_term)
+            rows = np.concatenate([rows, np.full((len(rows), 1), len(distinct))], 1)
+        self._held = held
+        self._rows = torch.from_numpy(rows).to(held.task_ids.device)
+        self._weights = torch.from_numpy(self.draws.weights).to(held.support_mask)

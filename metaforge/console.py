@@ -1,0 +1,78 @@
+"""What a run says on the terminal: the only user of rich.
+
+Everything goes to standard error, so that ``--json`` leaves standard output clean;
+on a terminal long stages show a bar with rate and time left, elsewhere a line a stage.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console as RichConsole
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+
+class Console:
+    """Says things unless ``quiet``; every line also goes to ``log``."""
+
+    def __init__(self, quiet: bool = False, log: Callable[[str], None] = lambda line: None):
+        self._rich = RichConsole(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+        self.log = log
+
+    def line(self, text: str) -> None:
+        self._rich.print(text, markup=False)
+        self.log(text)
+
+    def header(self, rows: dict[str, str]) -> None:
+        """What runs, one fact a line."""
+        width = max(map(len, rows))
+        for key, value in rows.items():
+            self.line(f"{key:<{width}}  {value}")
+
+    @contextmanager
+    def stage(self, name: str, total: int, done: int = 0) -> Iterator[Callable[[int, str], None]]:
+        """A bar over ``total``; the body calls ``advance(n, note)``."""
+        start = time.perf_counter()
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+        )
+        live = self._rich.is_terminal
+        with Progress(*columns, console=self._rich, transient=True, disable=not live) as bar:
+            task = bar.add_task(name, total=total, completed=done, rate="", note="")
+            gone = 0
+
+            def advance(n: int = 1, note: str = "") -> None:
+                nonlocal gone
+                gone += n
+                rate = gone / max(time.perf_counter() - start, 1e-9)
+                bar.update(task, advance=n, rate=f"{rate:.1f}/s", note=note)
+
+            yield advance
+        self.line(f"{name}: {total - done} in {time.perf_counter() - start:.1f} s")
+
+    def table(self, title: str, header: list[str], rows: list[list[str]]) -> None:
+        table = Table(title=title, title_justify="left")
+        for index, name in enumerate(header):
+            table.add_column(name, justify="left" if index == 0 else "right", no_wrap=True)
+        for row in rows:
+            table.add_row(*row)
+        self._rich.print(table)
+
+    def results(self, table: tuple[str, list[str], list[list[str]]], lines: list[str]) -> None:
+        self.table(*table)
+        for text in lines:
+            self.line(text)
+
+
+def plain(value: Any) -> str:
+    """A value as the header prints it."""
+    return str(value).replace("'", "")

@@ -1,0 +1,127 @@
+"""What a run ran on: versions, device, threads, plugins and their sources' digests."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from metaforge import __version__, registry
+from metaforge.components import Context
+from metaforge.errors import PluginError, RecipeError
+from metaforge.recipe.schema import Recipe
+
+_PACKAGES = ("torch", "numpy", "scipy", "safetensors", "pydantic", "pluggy", "learn2learn")
+
+
+@cache
+def engine_digest() -> str:
+    """A digest of the engine's own source, for cache keys."""
+    digest = hashlib.blake2b(digest_size=8)
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def pick_device(name: str) -> str:
+    """``auto`` takes CUDA where there is one; a device that is not there is an error."""
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise RecipeError(f"device: {name!r} is not a device; use auto, cpu or cuda") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise RecipeError(
+            f"device: {name!r} asked for, but this torch sees no CUDA device; use auto"
+        )
+    return name
+
+
+def components(recipe: Recipe) -> dict[str, dict[str, Any]]:
+    """The recipe's components with the distribution, version and digest that serve them."""
+    chosen = {
+        "data": recipe.data,
+        "inner": recipe.inner,
+        "kernel": recipe.kernel,
+        "weighting": recipe.weighting,
+    }
+    kinds = {
+        "data": "dataset",
+        "inner": "inner_algorithm",
+        "kernel": "task_kernel",
+        "weighting": "task_weighting",
+    }
+    return {
+        section: registry.component_identity(registry.get(kinds[section], choice.use))
+        for section, choice in chosen.items()
+    }
+
+
+def describe(recipe: Recipe, context: Context) -> dict[str, Any]:
+    """What ``env.json`` holds."""
+    import torch
+
+    return {
+        "metaforge": __version__,
+        "engine_digest": engine_digest(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "device": context.device,
+        "device_name": torch.cuda.get_device_name()
+        if context.device.startswith("cuda")
+        else platform.processor() or platform.machine(),
+        "threads": torch.get_num_threads(),
+        "cpu_count": os.cpu_count(),
+        "components": components(recipe),
+        "git": _git_commit(),
+    }
+
+
+def refuse_other_code(before: dict[str, Any], now: dict[str, Any], where: Path) -> None:
+    """A resumed run must be served by what began it, or its bits would not be one run's."""
+    differences = [
+        f"{key}: {before.get(key)} -> {now[key]}"
+        for key in ("metaforge", "engine_digest", "threads", "device")
+        if before.get(key) != now[key]
+    ]
+    for section, identity in now["components"].items():
+        old = before["components"].get(section)
+        if old != identity:
+            differences.append(f"{section}: {old} -> {identity}")
+    if before["packages"].get("torch") != now["packages"]["torch"]:
+        differences.append(
+            f"torch: {before['packages'].get('torch')} -> {now['packages']['torch']}"
+        )
+    if differences:
+        raise PluginError(
+            f"{where}: cannot be resumed, what serves it has changed since it began:\n  "
+            + "\n  ".join(differences)
+            + f"\nput that back, or start anew: metaforge run {where / 'resolved.yaml'}"
+        )
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _git_commit() -> str | None:
+    """The commit of the folder the user works in, if it is a git checkout."""
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None

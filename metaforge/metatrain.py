@@ -1,0 +1,173 @@
+"""Phase 1: the unconditional warm start theta_hat (paper, eq. 4).
+
+``theta_hat = argmin mean_i L(Alg(theta, D_i^tr), D_i^val)``, by mini-batches of tasks;
+the parameters kept are those of the best validation score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from metaforge import losses, seeding
+from metaforge.contracts import InnerAlgorithm, Params, TaskWeighting
+from metaforge.optimizers import OuterOptimizer
+from metaforge.outer import OuterLoop, StepLoss
+from metaforge.recipe.schema import Recipe
+from metaforge.tasks import TaskBatch, TaskSource
+
+#: Validation batches are this many tasks, to bound memory.
+_EVALUATION_BATCH = 50
+
+
+@dataclass
+class Progress:
+    """Where phase 1 stands; with the optimiser's state, all that a resumed run needs."""
+
+    step: int = 0
+    best_step: int = 0
+    best_score: float | None = None
+    best: dict[str, Tensor] = field(default_factory=dict)
+    curve: list[dict[str, float]] = field(default_factory=list)
+    skipped: int = 0
+
+
+@dataclass(frozen=True)
+class LearnedWeighting:
+    """A weighting whose parameters are trained beside theta."""
+
+    weighting: TaskWeighting
+    state: Any
+    parameters: Params
+
+
+class MetaTrainer:
+    """Runs phase 1 in resumable stretches of ``validate_every`` steps.
+
+    ``learned`` is given when the task weighting is a learned one: its ``combine`` then
+    is the objective, and the tasks come from the bank.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        source: TaskSource,
+        inner: InnerAlgorithm,
+        params: Params,
+        learned: LearnedWeighting | None = None,
+    ):
+        self.recipe, self.source, self.inner, self.learned = recipe, source, inner, learned
+        self.progress = Progress()
+        extra, rate = (
+            (learned.parameters, learned.weighting.learning_rate) if learned else ({}, 0.0)
+        )
+        self.optimizer = OuterOptimizer(params, recipe.meta_train.optimizer, extra, rate)
+        self.loop = OuterLoop(
+            self.optimizer,
+            inner,
+            self._objective,
+            on_nan=recipe.on_nan,
+            allow_unused=recipe.allow_unused,
+            where="meta-training",
+        )
+        targets = range(recipe.meta_train.validation_targets)
+        self._validation = [
+            source.batch("val", targets[start : start + _EVALUATION_BATCH])
+            for start in range(0, len(targets), _EVALUATION_BATCH)
+        ]
+
+    def restore(self, progress: Progress, optimizer: dict[str, Tensor]) -> None:
+        self.progress = progress
+        self.optimizer.restore(optimizer)
+        self.loop.step, self.loop.skipped = progress.step, progress.skipped
+
+    def run(
+        self, checkpoint: Callable[[], None], report: Callable[[int, dict[str, float]], None]
+    ) -> tuple[Params, Params]:
+        """Train to the end; theta_hat and the learned weighting parameters at its step.
+
+        ``report(step, metrics)`` is called at every validation, ``checkpoint()`` after it.
+        """
+        steps = self.recipe.meta_train.steps
+        if self.progress.step == 0 and not self.progress.best:
+            self._validate(report)
+        while self.progress.step < steps:
+            self.loop.advance(
+                min(steps, self.progress.step + self.recipe.meta_train.validate_every)
+            )
+            self.progress.step, self.progress.skipped = self.loop.step, self.loop.skipped
+            self._validate(report)
+            checkpoint()
+        return _split(self.progress.best)
+
+    def _objective(self, step: int, params: Params, extra: Params) -> StepLoss:
+        tasks = self.source.batch("train", task_ids(self.recipe, step))
+        noise = self.inner.draw_noise(
+            seeding.generator(self.recipe.seed, "metatrain/noise", step), len(tasks)
+        )
+        per_task = self.inner.losses(params, tasks, training=True, noise=noise)
+        if self.learned is None:
+            return StepLoss(per_task.mean(), per_task, tasks)
+        value = self.learned.weighting.combine(extra, per_task, tasks.task_ids, self.learned.state)
+        return StepLoss(value, per_task, tasks)
+
+    def _validate(self, report: Callable[[int, dict[str, float]], None]) -> None:
+        params = {name: value.detach() for name, value in self.optimizer.params.items()}
+        score = evaluate(self.inner, params, self._validation)
+        metrics = {"validation": float(score.mean())}
+        if self.loop.last is not None:
+            metrics["loss"] = float(self.loop.last.value)
+        self.progress.curve.append({"step": float(self.progress.step), **metrics})
+        sign = -1.0 if self.source.shape.kind == "regression" else 1.0
+        best = self.progress.best_score
+        if best is None or sign * metrics["validation"] > sign * best:
+            self.progress.best_score = metrics["validation"]
+            self.progress.best_step = self.progress.step
+            self.progress.best = {
+                name: value
+                for name, value in self.optimizer.state().items()
+                if name.startswith(("params/", "extra/"))
+            }
+        report(self.progress.step, metrics)
+
+
+def task_ids(recipe: Recipe, step: int) -> np.ndarray:
+    """[B] ids of a step's tasks: drawn from the bank, or the next of the endless stream.
+
+    The stream begins after the bank's ids, so that its tasks are fresh ones.
+    """
+    batch, size = recipe.meta_train.batch, recipe.bank.size
+    if recipe.meta_train.tasks == "stream":
+        return size + step * batch + np.arange(batch)
+    key = seeding.derive(recipe.seed, "metatrain/ids")
+    return (seeding.uniform(key, step, np.arange(batch)) * size).astype(np.int64)
+
+
+@torch.no_grad()
+def evaluate(inner: InnerAlgorithm, params: Params, batches: list[TaskBatch]) -> Tensor:
+    """[n]: the score of every task (accuracy, or mean squared error)."""
+    found = []
+    for tasks in batches:
+        assert tasks.query_x is not None
+        outputs = inner.predict(params, tasks.without_query(), tasks.query_x)
+        found.append(losses.scores(outputs, tasks))
+    return torch.cat(found)
+
+
+def _split(best: dict[str, Tensor]) -> tuple[Params, Params]:
+    theta = {
+        name.removeprefix("params/"): value
+        for name, value in best.items()
+        if name.startswith("params/")
+    }
+    extra = {
+        name.removeprefix("extra/"): value
+        for name, value in best.items()
+        if name.startswith("extra/")
+    }
+    return theta, extra

@@ -1,0 +1,184 @@
+"""A run, from recipe to results: prepare, meta-train, select, score, evaluate, results.
+
+Every stage is a function of what went in and leaves an artifact, so that a run that is
+killed at any moment goes on from its folder and ends with the same bits.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from metaforge import environment, plugins, registry, results, selection, stages
+from metaforge.arms import BankFacts
+from metaforge.components import Context
+from metaforge.console import Console
+from metaforge.contracts import Params
+from metaforge.errors import Interrupted, MetaforgeError
+from metaforge.evaluation import Evaluator
+from metaforge.recipe import ResolvedRecipe, load
+from metaforge.records import read_json, write_json
+from metaforge.report import closing_lines, result_table
+from metaforge.rundir import RunDir
+from metaforge.warm_start import warm_start
+
+
+def run(resolved: ResolvedRecipe, *, quiet: bool = False) -> dict[str, Any]:
+    """Run a recipe in a new folder; what ``results.json`` holds, plus ``run_dir``."""
+    return _Run(resolved, RunDir.create(resolved), quiet).execute()
+
+
+def resume(path: Path, *, quiet: bool = False) -> dict[str, Any]:
+    """Go on with a run that was stopped; same bits as if it had not been."""
+    folder = RunDir.open(Path(path))
+    return _Run(load(folder.path / "resolved.yaml", check=False), folder, quiet).execute()
+
+
+class _Run:
+    def __init__(self, resolved: ResolvedRecipe, folder: RunDir, quiet: bool):
+        self.resolved, self.recipe, self.folder = resolved, resolved.recipe, folder
+        self.console = Console(quiet, folder.log)
+        self.stage = "prepare"
+        self.trackers: list[Any] = []
+
+    def execute(self) -> dict[str, Any]:
+        with self.folder.locked(), _terminable():
+            try:
+                found = self._stages()
+            except KeyboardInterrupt:
+                self.folder.status("interrupted", self.stage)
+                raise Interrupted(
+                    f"stopped during {self.stage}; go on with: metaforge run --resume "
+                    f"{self.folder.path}"
+                ) from None
+            except MetaforgeError as error:
+                self.folder.status("failed", self.stage, error=str(error))
+                raise
+            return {**found, "run_dir": str(self.folder.path)}
+
+    def _stages(self) -> dict[str, Any]:
+        started = time.perf_counter()
+        self._enter("prepare")
+        parts = self._prepare()
+        self._enter("meta-train")
+        theta_hat, extra = warm_start(parts, self.folder, self.console, self._observe)
+        facts = parts.bank_facts(theta_hat, extra)
+        if self.recipe.select is not None:
+            self._enter("select")
+            chosen = selection.select(parts, theta_hat, facts, self.folder, self.console)
+            parts = parts.with_recipe(chosen)
+        self._enter("evaluate")
+        records = self._evaluate(parts, theta_hat, facts)
+        self._enter("results")
+        found = self._results(parts, facts, records, time.perf_counter() - started)
+        self._observe("run_finished", run_dir=self.folder.path, results=found)
+        self.folder.status("done", "results")
+        self.console.results(result_table(found), closing_lines(found, self.folder.path))
+        return found
+
+    def _enter(self, stage: str) -> None:
+        self.stage = stage
+        self.folder.status("running", stage)
+
+    def _prepare(self) -> stages.Parts:
+        base = Context(base_dir=self.resolved.base_dir, report=self.console.line)
+        context = stages.context_for(self.recipe, base)
+        self.trackers = [
+            registry.create_choice("tracker", choice, context) for choice in self.recipe.trackers
+        ]
+        env, path = environment.describe(self.recipe, context), self.folder.path / "env.json"
+        if path.exists():
+            environment.refuse_other_code(read_json(path), env, self.folder.path)
+        else:
+            write_json(path, env)
+        parts = stages.Parts.build(self.recipe, context)
+        facts = {"run": str(self.folder.path), **stages.header(self.recipe, parts)}
+        if self.resolved.overrides:
+            facts["overrides"] = "  ".join(self.resolved.overrides)
+        self.console.header(facts)
+        self.notes = [*self.resolved.notes, *stages.notes(self.recipe, parts)]
+        for note in self.notes:
+            self.console.line(f"note: {note}")
+        self._observe("run_started", run_dir=self.folder.path, recipe=self.recipe)
+        return parts
+
+    def _evaluate(
+        self, parts: stages.Parts, theta_hat: Params, facts: BankFacts
+    ) -> list[dict[str, Any]]:
+        settings = parts.recipe.evaluate
+        targets = range(settings.targets * settings.runs)
+        records, timings = self.folder.lines("targets.jsonl"), self.folder.lines("timings.jsonl")
+        records.truncate(min(len(records.records), len(timings.records)))
+        timings.truncate(len(records.records))
+        done = len(records.records)
+        scores = parts.score(settings.split, targets) if done < len(targets) else None
+        evaluator = Evaluator(
+            parts.recipe, parts.source, parts.inner, theta_hat, facts, scores, settings.split
+        )
+        with self.console.stage("targets", len(targets), done) as advance:
+            for evaluated in evaluator.run(targets, done):
+                records.append(evaluated.record)
+                timings.append(evaluated.seconds)
+                self._observe("target_evaluated", record=evaluated.record)
+                advance(1, "")
+        return records.records
+
+    def _results(
+        self,
+        parts: stages.Parts,
+        facts: BankFacts,
+        records: list[dict[str, Any]],
+        seconds: float,
+    ) -> dict[str, Any]:
+        regression = parts.source.shape.kind == "regression"
+        found = results.compute(parts.recipe, records, regression)
+        timings = self.folder.lines("timings.jsonl").records
+        chosen = self.folder.path / "select.json"
+        found |= {
+            "recipe": self.recipe.name,
+            "split": parts.recipe.evaluate.split,
+            "task": stages.task_facts(parts),
+            "steps": parts.recipe.condition.steps,
+            "transductive": stages.is_transductive(parts),
+            "inner": {"use": parts.recipe.inner.use, **parts.inner.describe()},
+            "fits": stages.fit_facts(parts, facts),
+            "selected": read_json(chosen)["chosen"] if chosen.exists() else None,
+            "notes": self.notes,
+            "seconds": {
+                "this_process": seconds,
+                "per_target": {
+                    arm: sum(t.get(arm, 0.0) for t in timings) / max(1, len(timings))
+                    for arm in found["curve"]["mean"]
+                },
+            },
+        }
+        write_json(self.folder.path / "results.json", found)
+        return found
+
+    def _observe(self, event: str, **facts: Any) -> None:
+        """Tell trackers of the recipe, then observer hooks of plugins."""
+        for tracker in self.trackers:
+            getattr(tracker, event)(**facts)
+        plugins.host().call_observers(f"metaforge_{event}", **facts)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end the run as Ctrl-C does (only a main thread may set handlers)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

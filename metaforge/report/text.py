@@ -1,0 +1,108 @@
+"""The closing table of a run: every figure beside its interval and what it is compared with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from metaforge.records import read_json
+
+HEADER = ["arm", "mean", "95 % CI", "sd", "n", "SP - arm", "95 % CI", "p", "s/target"]
+
+
+def result_table(results: dict[str, Any]) -> tuple[str, list[str], list[list[str]]]:
+    """Title, header and rows. Accuracies are shown in percent, differences in points."""
+    percent = results["metric"].startswith("accuracy")
+    scale = 100.0 if percent else 1.0
+    seconds = results["seconds"]["per_target"]
+    difference = results["difference"]
+    rows = [
+        _row("unconditional (J = 0)", results["unconditional"], difference, scale, None),
+        _row(
+            f"conditional (J = {results['steps']})",
+            results["conditional"],
+            None,
+            scale,
+            seconds.get("conditional"),
+        ),
+    ]
+    for name, control in results["controls"].items():
+        rows.append(_row(name, control, control.get("sp_minus_control"), scale, seconds.get(name)))
+    unit = "accuracy, %" if percent else "mean squared error"
+    return f"{results['recipe']}: {unit}, {results['split']} targets", HEADER, rows
+
+
+def _row(
+    name: str,
+    figure: dict[str, Any],
+    difference: dict[str, Any] | None,
+    scale: float,
+    seconds: float | None,
+) -> list[str]:
+    return [
+        name,
+        _number(figure["mean"], scale),
+        _interval(figure["ci95"], scale),
+        _number(figure["sd"], scale),
+        str(figure["n"]),
+        _number(difference["mean"], scale, sign=True) if difference else "",
+        _interval(difference["ci95"], scale, sign=True) if difference else "",
+        _p(difference["p"]) if difference else "",
+        f"{seconds:.2f}" if seconds is not None else "",
+    ]
+
+
+def _number(value: float | None, scale: float, sign: bool = False) -> str:
+    if value is None:
+        return "undefined"
+    digits = 2 if scale != 1.0 else 3
+    return f"{value * scale:{'+' if sign else ''}.{digits}f}"
+
+
+def _interval(bounds: list[float] | None, scale: float, sign: bool = False) -> str:
+    if bounds is None:
+        return "undefined"
+    return f"{_number(bounds[0], scale, sign)} .. {_number(bounds[1], scale, sign)}"
+
+
+def _p(value: float | None) -> str:
+    if value is None:
+        return "undefined"
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def closing_lines(results: dict[str, Any], run_dir: Path) -> list[str]:
+    """What stands below the table: definitions, warnings, notes, where the files are."""
+    lines = [results["statistics"]]
+    if runs := results.get("runs"):
+        for name in ("unconditional", "conditional"):
+            figures = runs[name]
+            lines.append(
+                f"{name} over {runs['runs']} runs of {runs['targets_each']} targets: mean "
+                f"{figures['mean']:.4f}, sd over runs {figures['sd_over_runs']:.4f}"
+            )
+    if results["skipped_steps"]:
+        lines.append(
+            f"warning: {results['skipped_steps']} conditioning steps were not finite "
+            "and were skipped"
+        )
+    lines += [f"warning: {text}" for text in results["warnings"]]
+    lines.append(f"run folder: {run_dir}")
+    return lines
+
+
+def render_text(run_dir: Path) -> str:
+    """The report of a finished run as plain text."""
+    results = read_json(Path(run_dir) / "results.json")
+    title, header, rows = result_table(results)
+    table = [header, *rows]
+    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
+    lines = [title]
+    for row in table:
+        cells = [
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    lines += [f"note: {note}" for note in results["notes"]]
+    return "\n".join([*lines, *closing_lines(results, Path(run_dir))])

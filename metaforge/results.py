@@ -1,0 +1,120 @@
+"""``results.json``: per-target records turned into figures with n, interval and comparison.
+
+Scores are as measured: accuracy in 0..1 (higher is better) or mean squared error (lower
+is better); ``metric`` says which. All comparisons are paired on the same targets.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from metaforge import statistics
+from metaforge.arms import compared_with
+from metaforge.recipe.schema import Recipe
+
+Records = list[dict[str, Any]]
+
+
+def compute(recipe: Recipe, records: Records, regression: bool) -> dict[str, Any]:
+    """The figures of a run, from its targets' records alone."""
+    unconditional = np.array([r["unconditional"] for r in records])
+    final = {name: _final(records, name) for name in _arm_names(records)}
+    conditional = final["conditional"]
+    results: dict[str, Any] = {
+        "metric": "mean squared error (lower is better)"
+        if regression
+        else "accuracy (higher is better)",
+        "unconditional": statistics.summary(unconditional),
+        "conditional": statistics.summary(conditional),
+        "difference": statistics.paired(conditional, unconditional),
+        "controls": {
+            name: _control(records, final, name, unconditional)
+            for name in final
+            if name != "conditional"
+        },
+        "statistics": statistics.METHOD,
+        "curve": _curves(records),
+        "weights": _weights(records),
+        "skipped_steps": sum(sum(r.get("skipped_steps", {}).values()) for r in records),
+    }
+    if not regression:
+        results["macro_accuracy"] = {
+            name: statistics.summary(
+                [r["macro_accuracy"][name] for r in records if name in r["macro_accuracy"]]
+            )
+            for name in final
+        }
+    if recipe.evaluate.runs > 1:
+        results["runs"] = _over_runs(recipe, unconditional, conditional)
+    results["warnings"] = _warnings(len(records))
+    return results
+
+
+def _arm_names(records: Records) -> list[str]:
+    return list(dict.fromkeys(name for r in records for name in r["curves"]))
+
+
+def _final(records: Records, arm: str) -> np.ndarray:
+    """[n] scores after J steps; NaN where a target lacks the arm (no task of its group)."""
+    return np.array([r["curves"][arm][-1] if arm in r["curves"] else np.nan for r in records])
+
+
+def _control(
+    records: Records, final: dict[str, np.ndarray], name: str, unconditional: np.ndarray
+) -> dict[str, Any]:
+    values, reference = final[name], compared_with(name)
+    has = ~np.isnan(values)
+    entry = {
+        **statistics.summary(values[has]),
+        "minus_unconditional": statistics.paired(values[has], unconditional[has]),
+    }
+    if name != reference:
+        entry["sp_minus_control"] = statistics.paired(final[reference][has], values[has])
+        entry["compared_with"] = reference
+    return entry
+
+
+def _curves(records: Records) -> dict[str, Any]:
+    """Mean score at every recorded step; the headline step J was declared beforehand."""
+    curves = {}
+    for name in _arm_names(records):
+        values = np.array([r["curves"][name] for r in records if name in r["curves"]])
+        curves[name] = [float(v) for v in values.mean(0)]
+    return {"steps": records[0]["steps"], "mean": curves}
+
+
+def _weights(records: Records) -> dict[str, Any] | None:
+    """What the task weights looked like, averaged over targets."""
+    found = [r["weights"] for r in records if "weights" in r]
+    if not found:
+        return None
+    keys = [key for key, value in found[0].items() if isinstance(value, int | float)]
+    return {
+        key: statistics.summary([w[key] for w in found if w.get(key) is not None]) for key in keys
+    }
+
+
+def _over_runs(
+    recipe: Recipe, unconditional: np.ndarray, conditional: np.ndarray
+) -> dict[str, Any]:
+    """The paper's protocol: mean and standard deviation over R runs' means."""
+    shape = (recipe.evaluate.runs, recipe.evaluate.targets)
+
+    def over(values: np.ndarray) -> dict[str, float]:
+        means = values.reshape(shape).mean(1)
+        return {"mean": float(means.mean()), "sd_over_runs": float(means.std(ddof=1))}
+
+    return {
+        "runs": shape[0],
+        "targets_each": shape[1],
+        "unconditional": over(unconditional),
+        "conditional": over(conditional),
+    }
+
+
+def _warnings(n: int) -> list[str]:
+    if n >= 100:
+        return []
+    return [f"only {n} targets: intervals are wide; 600 is the convention of the field"]

@@ -1,0 +1,114 @@
+"""The run folder: one folder a run, never overwritten, held by one process at a time.
+
+::
+
+    runs/<UTC stamp>-<recipe>-<hash6>/
+      recipe.yaml     as given            resolved.yaml  every option, reproduces the run
+      env.json        versions, device    status.json    stage and state
+      log.txt         what was said       metrics.jsonl  the meta-training curve
+      targets.jsonl   one line a target   timings.jsonl  seconds a target and arm
+      results.json    the figures         artifacts/     tensors, for resuming and reuse
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from metaforge.errors import DataError
+from metaforge.records import Lines, read_json, write_atomic, write_json
+
+if TYPE_CHECKING:
+    from metaforge.recipe import ResolvedRecipe
+
+
+class RunDir:
+    """Paths and state of one run's folder."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.artifacts = path / "artifacts"
+
+    @classmethod
+    def create(cls, resolved: ResolvedRecipe) -> RunDir:
+        """A new folder under the recipe's ``output``; DataError where it cannot be made."""
+        resolved_text = resolved.to_yaml()
+        digest = hashlib.blake2b(resolved_text.encode(), digest_size=3).hexdigest()
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+        base = Path(resolved.recipe.output) / f"{stamp}-{resolved.recipe.name}-{digest}"
+        path = base
+        for copy in range(2, 1000):
+            try:
+                path.mkdir(parents=True)
+                break
+            except FileExistsError:
+                path = base.with_name(f"{base.name}-{copy}")
+            except OSError as error:
+                raise DataError(
+                    f"output: cannot make {path}: {error.strerror}; give a folder that can be "
+                    "written, e.g. output=/path/to/runs"
+                ) from error
+        run = cls(path)
+        run.artifacts.mkdir()
+        write_atomic(path / "recipe.yaml", resolved.text.encode())
+        write_atomic(path / "resolved.yaml", resolved_text.encode())
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> RunDir:
+        """An existing folder; DataError says what is missing."""
+        if not (path / "resolved.yaml").is_file():
+            raise DataError(
+                f"{path}: not a run folder (no resolved.yaml in it); expected a folder such as "
+                "runs/20260101T120000Z-sp_maml-1a2b3c"
+            )
+        run = cls(path)
+        run.artifacts.mkdir(exist_ok=True)
+        return run
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder; a second process is refused. The lock dies with its process."""
+        with (self.path / ".lock").open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                file.seek(0)
+                holder = file.read().strip() or "unknown"
+                raise DataError(
+                    f"{self.path}: process {holder} is running it; wait for it, or stop it first"
+                ) from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+
+    def status(self, state: str, stage: str, **more: Any) -> None:
+        write_json(
+            self.path / "status.json",
+            {
+                "state": state,
+                "stage": stage,
+                "pid": os.getpid(),
+                "updated": datetime.now(UTC).isoformat(timespec="seconds"),
+                **more,
+            },
+        )
+
+    def lines(self, name: str) -> Lines:
+        return Lines(self.path / name)
+
+    def log(self, line: str) -> None:
+        stamp = datetime.now(UTC).strftime("%H:%M:%S")
+        with (self.path / "log.txt").open("a") as file:
+            file.write(f"{stamp} {line}\n")
+
+    @property
+    def results(self) -> dict[str, Any]:
+        return read_json(self.path / "results.json")

@@ -1,0 +1,229 @@
+"""The parts of a run, made once from its recipe, and the identity of what they compute."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from metaforge import environment, registry, scoring, seeding
+from metaforge.arms import BankFacts, check_groups, uncertainty_control
+from metaforge.components import Context
+from metaforge.contracts import InnerAlgorithm, Params
+from metaforge.metatrain import LearnedWeighting
+from metaforge.recipe.schema import Recipe
+from metaforge.tasks import TaskSource
+
+#: Learned weights up to this many are written out in the results.
+_FEW = 100
+
+
+@dataclass
+class Parts:
+    """Data, inner algorithm, kernel and weighting of one recipe, ready to use."""
+
+    recipe: Recipe
+    context: Context
+    source: TaskSource
+    inner: InnerAlgorithm
+    theta: Params
+
+    @classmethod
+    def build(cls, recipe: Recipe, context: Context) -> Parts:
+        weighting = registry.create_choice("task_weighting", recipe.weighting, context)
+        if weighting.learned and recipe.meta_train.tasks != "bank":
+            # Its parameters belong to bank tasks, so phase 1 must visit those.
+            train = recipe.meta_train.model_copy(update={"tasks": "bank"})
+            recipe = recipe.model_copy(update={"meta_train": train})
+        source = registry.create_choice("dataset", recipe.data, context)
+        check_groups(recipe, source)
+        inner = registry.create_choice("inner_algorithm", recipe.inner, context)
+        theta = inner.init(source.shape, seeding.generator(recipe.seed, "init"))
+        return cls(recipe, context, source, inner, theta)
+
+    def with_recipe(self, recipe: Recipe) -> Parts:
+        """The same data and inner algorithm under other kernel, weighting or conditioning."""
+        return Parts(recipe, self.context, self.source, self.inner, self.theta)
+
+    @cached_property
+    def bank_groups(self) -> Tensor:
+        return self.source.groups("train", range(self.recipe.bank.size))
+
+    @cached_property
+    def gram(self) -> scoring.KernelGram:
+        """The kernel, fitted on a sample of the bank, with every bank task's signature."""
+        kernel = registry.create_choice("task_kernel", self.recipe.kernel, self.context)
+        stream = seeding.generator(self.recipe.seed, "kernel")
+        return scoring.bank_gram(self.source, kernel, self.recipe.bank.size, stream)
+
+    @cached_property
+    def weighting(self) -> Any:
+        return registry.create_choice("task_weighting", self.recipe.weighting, self.context)
+
+    @cached_property
+    def weighting_state(self) -> Any:
+        gram = self.gram if self.weighting.needs_gram else None
+        return self.weighting.fit(gram, self.bank_groups, kind=self.source.shape.kind)
+
+    @cached_property
+    def learned(self) -> LearnedWeighting | None:
+        """The recipe's weighting, where it is one with parameters of its own."""
+        if not self.weighting.learned:
+            return None
+        state = self.weighting_state
+        return LearnedWeighting(self.weighting, state, self.weighting.parameters(state))
+
+    def bank_facts(self, theta_hat: Params, weighting_parameters: Params) -> BankFacts:
+        learned = self.learned and replace(self.learned, parameters=weighting_parameters)
+        uncertainty = None
+        if "uncertainty" in self.recipe.evaluate.controls:
+            uncertainty = uncertainty_control(
+                self.source, self.inner, theta_hat, self.bank_groups, self.gram
+            )
+        groups = np.asarray(self.bank_groups.cpu())
+        return BankFacts(self.recipe.bank.size, groups, learned, uncertainty)
+
+    def score(self, split: str, target_ids: range) -> scoring.TargetScores | None:
+        """Phase 2 for some targets; None where the weighting has no ranking."""
+        if not self.weighting.target_specific:
+            return None
+        settings, size = self.recipe.condition, self.recipe.bank.size
+        scorer = scoring.Scorer(self.weighting, self.weighting_state, self.gram, size)
+        return scorer.score(self.source, split, target_ids, settings.top_m, settings.negative)
+
+    def metatrain_key(self) -> str:
+        """Names phase 1's result: a digest of all that goes into it."""
+        recipe = self.recipe
+        learned = bool(self.weighting.learned)
+        identities = environment.components(recipe)
+        used = ("data", "inner", "kernel", "weighting") if learned else ("data", "inner")
+        inputs = {
+            "engine": environment.engine_digest(),
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "device": self.context.device,
+            "fingerprint": self.source.fingerprint,
+            "components": {name: identities[name] for name in used},
+            "options": recipe.model_dump(
+                mode="json",
+                by_alias=True,
+                include={
+                    "seed",
+                    "precision",
+                    "on_nan",
+                    "allow_unused",
+                    "bank",
+                    "meta_train",
+                    *used,
+                },
+            ),
+            "implementation": self.inner.describe(),
+        }
+        text = json.dumps(inputs, sort_keys=True, default=str)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def context_for(recipe: Recipe, base: Context) -> Context:
+    """The recipe's seed, device and precision over a base context."""
+    if recipe.threads:
+        torch.set_num_threads(recipe.threads)
+    device = environment.pick_device(recipe.device)
+    return replace(base, seed=recipe.seed, device=device, dtype=recipe.precision)
+
+
+def header(recipe: Recipe, parts: Parts) -> dict[str, str]:
+    """The facts at the top of a run (what will run, on what, how)."""
+    shape, summary = parts.source.shape, parts.source.summary()
+    unit = "way" if shape.kind == "classification" else "outputs"
+    inner = {"use": recipe.inner.use, **parts.inner.describe()}
+    return {
+        "data": _words({"use": recipe.data.use, **summary}),
+        "tasks": f"{shape.outputs} {unit}, {shape.shots} shot, {shape.queries} query, {shape.kind}",
+        "inner": _words(inner),
+        "transductive": "yes" if is_transductive(parts) else "no",
+        "bank": f"N = {recipe.bank.size} tasks, meta-training on {recipe.meta_train.tasks}",
+        "kernel": _words({"use": recipe.kernel.use, **recipe.kernel.options}),
+        "weighting": _words({"use": recipe.weighting.use, **recipe.weighting.options}),
+        "condition": _words(_changed(recipe.condition)) or "defaults",
+        "evaluate": f"{recipe.evaluate.runs} x {recipe.evaluate.targets} targets of "
+        f"{recipe.evaluate.split}, controls: {', '.join(recipe.evaluate.controls) or 'none'}",
+        "device": f"{parts.context.device}, {recipe.precision}, {torch.get_num_threads()} threads, "
+        f"seed {recipe.seed}",
+    }
+
+
+def is_transductive(parts: Parts) -> bool:
+    """Whether a prediction may depend on other queries, by the learner or the signature."""
+    reads_queries = parts.recipe.kernel.options.get("signature") == "all"
+    ranks = parts.weighting.target_specific and parts.recipe.condition.steps > 0
+    return bool(parts.inner.transductive or (reads_queries and ranks))
+
+
+def _changed(section: Any) -> dict[str, Any]:
+    defaults = type(section)()
+    return {name: value for name, value in section if value != getattr(defaults, name)}
+
+
+def _words(facts: dict[str, Any]) -> str:
+    first = str(facts.get("use", ""))
+    rest = ", ".join(f"{key} {_plain(value)}" for key, value in facts.items() if key != "use")
+    return f"{first} ({rest})" if first and rest else first or rest
+
+
+def _plain(value: Any) -> str:
+    if hasattr(value, "model_dump"):
+        value = {k: v for k, v in value.model_dump().items() if v is not None}
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k} {_plain(v)}" for k, v in value.items()) + "}"
+    return str(value)
+
+
+def fit_facts(parts: Parts, facts: BankFacts) -> dict[str, Any]:
+    """What the kernel's and the weighting's fits recorded, for results.json."""
+    if facts.learned is not None:
+        return {
+            name: value.tolist()
+            for name, value in facts.learned.parameters.items()
+            if value.numel() <= _FEW
+        }
+    if not parts.weighting.target_specific:
+        return {}
+    report = dict(parts.weighting.report(parts.weighting_state))
+    return {
+        "kernel": parts.gram.kernel.state(),
+        "weighting": {k: v if math.isfinite(v) else None for k, v in report.items()},
+    }
+
+
+def task_facts(parts: Parts) -> dict[str, Any]:
+    """What makes two runs comparable: data, kind of task and its sizes."""
+    return {
+        "data": parts.recipe.data.use,
+        "fingerprint": parts.source.fingerprint,
+        "licence": parts.source.licence,
+        **asdict(parts.source.shape),
+    }
+
+
+def notes(recipe: Recipe, parts: Parts) -> list[str]:
+    """What a reader of the results must know and may not expect."""
+    found = []
+    if not parts.weighting.target_specific:
+        found.append(
+            f"{recipe.weighting.use} does not rank tasks: top_m is ignored and every step draws "
+            f"from the whole bank (M = N = {recipe.bank.size})"
+        )
+    if parts.recipe != recipe:
+        found.append(f"{recipe.weighting.use} learns from the bank: meta_train.tasks is bank")
+    if is_transductive(parts):
+        found.append("transductive: a target's query inputs are read before its evaluation")
+    if recipe.evaluate.split != "test":
+        found.append(f"targets come from the {recipe.evaluate.split} split: not a test result")
+    return found

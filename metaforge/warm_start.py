@@ -1,0 +1,130 @@
+"""Phase 1 as a stage: resumed from its checkpoint, or taken from the cache whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from metaforge.console import Console
+from metaforge.contracts import Params
+from metaforge.metatrain import MetaTrainer, Progress
+from metaforge.records import load_tensors, save_tensors
+from metaforge.rundir import RunDir
+from metaforge.stages import Parts
+
+Observe = Callable[..., None]
+
+
+def warm_start(
+    parts: Parts, folder: RunDir, console: Console, observe: Observe
+) -> tuple[Params, Params]:
+    """theta_hat and the learned weighting's parameters.
+
+    Looked for in the run's own artifacts, then in the cache under the key of everything
+    that goes in; else trained, from the run's checkpoint if there is one.
+    """
+    own = folder.artifacts / "theta_hat.safetensors"
+    cached = parts.context.cache_dir / "metatrain" / f"{parts.metatrain_key()}.safetensors"
+    if own.exists():
+        tensors, _ = load_tensors(own)
+    elif cached.exists():
+        tensors, meta = load_tensors(cached)
+        save_tensors(own, tensors, meta)
+        console.line(
+            f"meta-train: from the cache ({meta['steps']} steps, best validation "
+            f"{meta['best_score']:.4f} at step {meta['best_step']})"
+        )
+    else:
+        tensors, meta = _train(parts, folder, console, observe)
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        save_tensors(cached, tensors, meta)
+        save_tensors(own, tensors, meta)
+    device = parts.context.device
+    theta, extra = (
+        {name: value.to(device) for name, value in part.items()}
+        for part in (_under(tensors, "params/"), _under(tensors, "extra/"))
+    )
+    return theta, extra
+
+
+def _train(
+    parts: Parts, folder: RunDir, console: Console, observe: Observe
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    trainer = MetaTrainer(parts.recipe, parts.source, parts.inner, parts.theta, parts.learned)
+    checkpoint = folder.artifacts / "checkpoint.safetensors"
+    if checkpoint.exists():
+        _restore(trainer, checkpoint)
+    metrics = folder.lines("metrics.jsonl")
+    metrics.truncate(len(trainer.progress.curve))
+    total = parts.recipe.meta_train.steps
+    with console.stage("meta-train", total, trainer.progress.step) as advance:
+        shown = trainer.progress.step
+
+        def report(step: int, found: dict[str, float]) -> None:
+            nonlocal shown
+            metrics.append({"step": step, **found})
+            observe("meta_step", step=step, metrics=found)
+            advance(step - shown, f"validation {found['validation']:.4f}")
+            shown = step
+
+        trainer.run(lambda: _save(trainer, checkpoint), report)
+    progress = trainer.progress
+    console.line(
+        f"meta-train: best validation {progress.best_score:.4f} at step {progress.best_step}"
+    )
+    if stuck := softmax_hint(parts, progress):
+        console.line(stuck)
+    meta = {
+        "steps": total,
+        "best_step": progress.best_step,
+        "best_score": progress.best_score,
+        "skipped": progress.skipped,
+    }
+    return progress.best, meta
+
+
+def softmax_hint(parts: Parts, progress: Progress) -> str | None:
+    """A loss that stays at ln(ways) is what a model that ends in a softmax looks like."""
+    losses = [point["loss"] for point in progress.curve if "loss" in point]
+    if parts.source.shape.kind != "classification" or len(losses) < 2:
+        return None
+    chance = math.log(parts.source.shape.outputs)
+    if any(abs(loss - chance) > 0.02 * chance for loss in losses):
+        return None
+    return (
+        f"hint: the loss stayed at ln(ways) = {chance:.3f}, chance level. Does the model end in "
+        "a softmax? It should return logits. Otherwise raise inner.lr or meta_train.optimizer.lr"
+    )
+
+
+def _save(trainer: MetaTrainer, path: Path) -> None:
+    progress = asdict(trainer.progress)
+    best = progress.pop("best")
+    now = trainer.optimizer.state()
+    save_tensors(
+        path,
+        {
+            f"{prefix}/{name}": value
+            for prefix, tensors in (("now", now), ("best", best))
+            for name, value in tensors.items()
+        },
+        progress,
+    )
+
+
+def _restore(trainer: MetaTrainer, path: Path) -> None:
+    tensors, progress = load_tensors(path)
+    trainer.restore(Progress(**progress, best=_under(tensors, "best/")), _under(tensors, "now/"))
+
+
+def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {
+        name.removeprefix(prefix): value
+        for name, value in tensors.items()
+        if name.startswith(prefix)
+    }
