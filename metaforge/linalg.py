@@ -1,0 +1,107 @@
+"""The one large solve of a run: ``(K + lambda I)^-1`` of a symmetric positive K, in float64.
+
+On the CPU LAPACK factors the matrix in its own memory and touches one triangle only; on
+other devices ``torch.linalg`` does. Symbols: N rows, T right-hand sides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from scipy.linalg import eigh, lapack
+from torch import Tensor
+
+from metaforge.errors import NumericError
+
+#: Jitter tried after none, in shares of the mean diagonal entry: 1e-12, 1e-11, ..., 1e-6.
+JITTER_SHARES = tuple(10.0**power for power in range(-12, -5))
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """The lower Cholesky factor of ``K + (lambda + jitter) I``, above it no matter what.
+
+    ``condition`` estimates the condition number in the 1-norm (LAPACK's pocon); NaN on
+    devices other than the CPU.
+    """
+
+    lower: Tensor
+    jitter: float
+    condition: float
+
+    def solve(self, right: Tensor) -> Tensor:
+        """``(K + (lambda + jitter) I)^-1 right`` for right [N, T], which is left as it is."""
+        if not _has_lapack(self.lower.device):
+            return torch.cholesky_solve(right, self.lower)
+        columns = right.T.clone(memory_format=torch.contiguous_format).numpy().T
+        solution, _ = lapack.dpotrs(self.lower.numpy(), columns, lower=1, overwrite_b=1)
+        return torch.from_numpy(solution)
+
+
+def factor(build: Callable[[], Tensor], ridge: float, name: str) -> Factor:
+    """Factor ``K + ridge I``, with as little jitter as makes it positive definite.
+
+    ``build()`` gives K afresh, C-ordered and free to be overwritten: a failed
+    factorisation in place destroys it. ``name`` says whose matrix it is.
+
+    Raises ``NumericError`` where K is not finite, or where jitter of 1e-6 of its mean
+    diagonal entry does not help; the message has the smallest eigenvalue.
+    """
+    for share in (0.0, *JITTER_SHARES):
+        matrix = build()
+        diagonal = matrix.diagonal()
+        jitter = share * float(diagonal.mean())
+        diagonal.add_(ridge + jitter)
+        norm = _one_norm(matrix)
+        if not math.isfinite(norm):
+            raise NumericError(
+                f"task kernel {name!r}: its matrix has entries that are not finite; look for "
+                "a bandwidth that is zero, or features that are huge or not finite"
+            )
+        lower, condition = _cholesky(matrix, norm)
+        if lower is not None:
+            return Factor(lower, jitter, condition)
+    raise NumericError(
+        f"task kernel {name!r}: its matrix on {len(matrix)} bank tasks plus lambda = {ridge:g} is "
+        f"not positive definite, even with jitter {jitter:.3g}; the kernel matrix's smallest "
+        f"eigenvalue is {smallest_eigenvalue(build()):.3g}; raise weighting.lambda, or correct "
+        "the kernel (it has to be positive semi-definite)"
+    )
+
+
+def smallest_eigenvalue(matrix: Tensor) -> float:
+    """Of a symmetric matrix, which is overwritten. O(N^3), and slower than a factorisation."""
+    if not _has_lapack(matrix.device):
+        return float(torch.linalg.eigvalsh(matrix)[0])
+    values = eigh(matrix.numpy(), eigvals_only=True, subset_by_index=[0, 0], overwrite_a=True)
+    return float(values[0])
+
+
+def _has_lapack(device: torch.device) -> bool:
+    return device.type == "cpu"
+
+
+def _columns(matrix: Tensor) -> object:
+    """A symmetric matrix as the Fortran-ordered array that LAPACK works on without a copy."""
+    return matrix.numpy().T
+
+
+def _one_norm(matrix: Tensor) -> float:
+    if not _has_lapack(matrix.device):
+        return float(torch.linalg.matrix_norm(matrix, 1))
+    return lapack.dlange("1", _columns(matrix))
+
+
+def _cholesky(matrix: Tensor, norm: float) -> tuple[Tensor | None, float]:
+    """The lower factor, None where there is none, and the condition number."""
+    if not _has_lapack(matrix.device):
+        lower, failed = torch.linalg.cholesky_ex(matrix)
+        return (None if int(failed) else lower), math.nan
+    triangle, failed = lapack.dpotrf(_columns(matrix), lower=1, clean=0, overwrite_a=1)
+    if failed:
+        return None, math.nan
+    reciprocal, _ = lapack.dpocon(triangle, norm, uplo="L")
+    return torch.from_numpy(triangle), 1.0 / reciprocal if reciprocal else math.inf

@@ -1,0 +1,58 @@
+"""Whether a large array fits, asked before it is made."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+
+from metaforge.errors import DataError
+
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def available(device: torch.device) -> int | None:
+    """Bytes that can still be allocated on a device; None where the system does not say."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    known = [value for value in (_machine(), _control_group()) if value is not None]
+    return min(known, default=None)
+
+
+def require(needed: int, device: torch.device, what: str, advice: str) -> None:
+    """Raise ``DataError`` if ``needed`` bytes do not fit on the device."""
+    free = available(device)
+    if free is not None and needed > free:
+        raise DataError(
+            f"{what} takes {_gigabytes(needed)} and {_gigabytes(free)} are free on {device}; "
+            f"{advice}"
+        )
+
+
+def _machine() -> int | None:
+    """What Linux estimates to be available without swapping; elsewhere, all the memory."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable"):
+                return 1024 * int(line.split()[1])
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _control_group() -> int | None:
+    """What a container's limit (cgroup v2) leaves, file cache that can be dropped included."""
+    try:
+        limit = int((_CGROUP / "memory.max").read_text())
+        used = int((_CGROUP / "memory.current").read_text())
+        statistics = dict(
+            line.split() for line in (_CGROUP / "memory.stat").read_text().splitlines()
+        )
+    except (OSError, ValueError):  # no limit reads "max"
+        return None
+    return limit - used + int(statistics.get("inactive_file", 0))
+
+
+def _gigabytes(count: int) -> str:
+    return f"{count / 1e9:.1f} GB"

@@ -1,0 +1,193 @@
+"""Phase 2: how much each bank task counts for a target (paper, eq. 5 and section 4.1).
+
+Symbols: N bank tasks, T targets, M kept tasks a target, p the width of a signature.
+Scores are float64 whatever the run's precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from metaforge.contracts import TaskWeighting, Tree
+from metaforge.errors import NumericError
+from metaforge.gram import KernelGram, bank_gram, signature
+from metaforge.tasks import TaskBatch, TaskSource
+
+__all__ = [
+    "KernelGram",
+    "Scorer",
+    "TargetScores",
+    "bank_gram",
+    "effective_sample_size",
+    "keep",
+    "raw_statistics",
+]
+
+#: Kept signed weights whose sum is a smaller share of their absolute sum are refused:
+#: normalised, their absolute values would sum to more than its inverse.
+LEAST_SUM = 0.1
+#: Targets scored at a time.
+_TARGETS = 64
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A weighting fitted to a bank: alphas for any number of targets.
+
+    ``gram`` is None for a weighting that needs none. For a learned weighting, lay its
+    parameters over the state: ``state={**state, **parameters}``.
+    """
+
+    weighting: TaskWeighting
+    state: Tree
+    gram: KernelGram | None
+    n_tasks: int
+
+    def alphas(self, targets: TaskBatch) -> Tensor:
+        """[N, T] float64: alpha(D) of targets in the features view, a column each."""
+        if self.gram is None or not self.weighting.target_specific:
+            nothing = torch.zeros((), dtype=torch.float64, device=targets.support_x.device)
+            cross, own = nothing.expand(self.n_tasks, len(targets)), nothing.expand(len(targets))
+            return self.weighting.weights(self.state, cross, own)
+        kernel = self.gram.kernel
+        found = signature(targets, kernel)
+        cross = kernel.gram(self.gram.signatures(), found)
+        return self.weighting.weights(self.state, cross, kernel.diag(found))
+
+    def score(
+        self,
+        source: TaskSource,
+        split: str,
+        ids: Sequence[int],
+        top_m: int,
+        negative: Literal["clip", "keep"] = "clip",
+    ) -> TargetScores:
+        """The kept bank tasks of the targets ``ids``; raises what ``keep`` raises.
+
+        Targets are scored in blocks, so that [N, T] is never held whole.
+        """
+        parts = []
+        for start in range(0, len(ids), _TARGETS):
+            block = ids[start : start + _TARGETS]
+            alpha = self.alphas(source.batch(split, block, "features"))
+            parts.append((*keep(alpha, top_m, negative, block), raw_statistics(alpha)))
+        return TargetScores(*(torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True)))
+
+
+def keep(
+    alpha: Tensor,
+    top_m: int,
+    negative: Literal["clip", "keep"] = "clip",
+    target_ids: Sequence[int] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The top M signed values of alpha [N, T] for each target, normalised to sum to 1.
+
+    Returns ids [T, M] (long, by falling alpha, ties by rising id) and weights [T, M].
+    ``top_m >= N`` keeps all. ``negative: clip`` sets negative kept values to 0;
+    ``keep`` leaves them. ``target_ids`` name the targets in messages.
+
+    Raises ``NumericError`` naming the target where alpha is not finite, where no kept
+    value is positive (``clip``), or where the kept values nearly cancel (``keep``: a sum
+    below 0.1 of the absolute sum): in neither case is there a normalisation that means
+    anything.
+    """
+    _check_finite(alpha, target_ids)
+    values, ids = torch.sort(alpha.T, dim=1, descending=True, stable=True)
+    values, ids = values[:, :top_m], ids[:, :top_m]
+    if negative == "clip":
+        values = values.clamp(min=0)
+    total = values.sum(1)
+    _check_sum(total, values.abs().sum(1), alpha, negative, target_ids)
+    return ids, values / total[:, None]
+
+
+def _check_finite(alpha: Tensor, target_ids: Sequence[int] | None) -> None:
+    broken = ~torch.isfinite(alpha).all(0)
+    if bool(broken.any()):
+        raise NumericError(
+            f"{_first(broken, target_ids)}: its task weights are not finite; "
+            "raise weighting.lambda or check the kernel's bandwidth"
+        )
+
+
+def _check_sum(
+    total: Tensor,
+    absolute: Tensor,
+    alpha: Tensor,
+    negative: str,
+    target_ids: Sequence[int] | None,
+) -> None:
+    lost = total <= (0.0 if negative == "clip" else LEAST_SUM * absolute)
+    if not bool(lost.any()):
+        return
+    target = int(lost.nonzero()[0])
+    if negative == "clip":
+        reason = (
+            "none of its task weights is positive "
+            f"(the largest is {float(alpha[:, target].max()):.3g}): it resembles no bank task; "
+            "widen the kernel (bandwidth: median)"
+        )
+    else:
+        reason = (
+            f"its kept task weights sum to {float(total[target]):.3g} and their absolute values to "
+            f"{float(absolute[target]):.3g}, too close to cancelling for a weighted loss; take "
+            "condition.negative: clip, a smaller condition.top_m"
+        )
+    raise NumericError(f"{_first(lost, target_ids)}: {reason}, or raise weighting.lambda")
+
+
+def _first(marked: Tensor, target_ids: Sequence[int] | None) -> str:
+    """The first marked target, in words."""
+    position = int(marked.nonzero()[0])
+    return f"target {target_ids[position] if target_ids is not None else position}"
+
+
+#: Columns of ``raw_statistics``, in order.
+RAW_STATISTICS = ("alpha_min", "alpha_max", "alpha_sum", "alpha_negative")
+
+
+def raw_statistics(alpha: Tensor) -> Tensor:
+    """[T, 4]: least, greatest, sum and share of negatives of each target's N raw weights."""
+    negative = (alpha < 0).to(alpha.dtype).mean(0)
+    return torch.stack([alpha.min(0).values, alpha.max(0).values, alpha.sum(0), negative], 1)
+
+
+def effective_sample_size(weights: np.ndarray) -> float:
+    """``(sum |w|)^2 / sum w^2`` (Kish): how many equal weights would be worth as much."""
+    return float(np.abs(weights).sum() ** 2 / np.square(weights).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class TargetScores:
+    """What was recalled for T targets.
+
+    ids      [T, M] int64, bank tasks by falling alpha
+    weights  [T, M] float64, each row sums to 1
+    raw      [T, 4] float64, ``RAW_STATISTICS`` of all N alphas
+    """
+
+    ids: np.ndarray
+    weights: np.ndarray
+    raw: np.ndarray
+
+    def kept(self, position: int) -> tuple[np.ndarray, np.ndarray]:
+        """Ids and weights of one target's kept bank tasks."""
+        return self.ids[position], self.weights[position]
+
+    def statistics(
+        self, position: int, group: int, bank_groups: np.ndarray
+    ) -> dict[str, float | None]:
+        """One target's record: the raw alphas, the kept weights' effective sample size and
+        the share of kept tasks that are of the target's own group (None without groups)."""
+        ids, weights = self.kept(position)
+        return {
+            **dict(zip(RAW_STATISTICS, map(float, self.raw[position]), strict=True)),
+            "effective_sample_size": effective_sample_size(weights),
+            "own_group": float((bank_groups[ids] == group).mean()) if group >= 0 else None,
+        }

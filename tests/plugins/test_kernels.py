@@ -1,0 +1,349 @@
+"""Built-in task kernels: formulas, widths, refusals, and the laws."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from metaforge.errors import NumericError, PluginError
+from metaforge.tasks import TaskBatch
+from metaforge.testing import kernels as laws
+from metaforge_kernels import GaussianOptions, LaplaceOptions, LinearOptions
+from metaforge_kernels.distances import squared_distances
+from metaforge_kernels.gaussian import Gaussian
+from metaforge_kernels.laplace import Laplace
+from metaforge_kernels.linear import Linear
+
+KERNELS = {
+    "gaussian": lambda **o: Gaussian(GaussianOptions(**o)),
+    "laplace": lambda **o: Laplace(LaplaceOptions(**o)),
+    "linear": lambda **o: Linear(LinearOptions(**o)),
+}
+
+
+def classification(n: int = 12, ways: int = 3, shots: int = 2, dtype=torch.float32) -> TaskBatch:
+    random = torch.Generator().manual_seed(3)
+    y = torch.arange(ways).repeat_interleave(shots).expand(n, -1)
+    centres = torch.randn(n, ways, 5, generator=random, dtype=dtype) + 1
+    support, query = (
+        centres.repeat_interleave(shots, 1)
+        + 0.3 * torch.randn(n, ways * shots, 5, generator=random, dtype=dtype)
+        for _ in range(2)
+    )
+    return TaskBatch(support, y, query, y)
+
+
+def regression(n: int = 12, points: int = 9) -> TaskBatch:
+    random = torch.Generator().manual_seed(4)
+    x = 4 * torch.rand(n, 2 * points, 1, generator=random) - 2
+    slope, bend = torch.randn(2, n, 1, 1, generator=random)
+    y = slope * x + bend * x.square()
+    return TaskBatch(x[:, :points], y[:, :points], x[:, points:], y[:, points:])
+
+
+def signatures(n: int = 20, p: int = 5, seed: int = 0) -> Tensor:
+    random = torch.Generator().manual_seed(seed)
+    return torch.randn(n, p, generator=random, dtype=torch.float64)
+
+
+# -- laws ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"signature": "all"},
+        {"embedding": "fourier", "frequencies": 32},
+        {"embedding": "joint", "frequencies": 32},
+        {"normalize": False},
+    ],
+    ids=["defaults", "all", "fourier", "joint", "raw"],
+)
+def test_laws_on_classification(kernel: str, options: dict) -> None:
+    laws.check_kernel(lambda: KERNELS[kernel](**options), classification())
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("embedding", ["auto", "mean", "fourier", "joint"])
+def test_laws_on_regression(kernel: str, embedding: str) -> None:
+    laws.check_kernel(lambda: KERNELS[kernel](embedding=embedding), regression())
+
+
+@pytest.mark.parametrize(
+    "options", [{"gamma": 3.0}, {"sigma": 0.5}, {"bandwidth": "median", "scale": 4.0}]
+)
+def test_laws_for_each_width_of_the_gaussian(options: dict) -> None:
+    laws.check_kernel(lambda: KERNELS["gaussian"](**options), classification())
+
+
+# -- formulas ------------------------------------------------------------------------
+
+
+def test_gaussian_widths_are_what_they_say() -> None:
+    a, b = signatures(6), signatures(4, seed=1)
+    squared = torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist").square()
+    for options, exponent in [
+        ({}, 50 * squared),
+        ({"gamma": 0.3}, 0.3 * squared),
+        ({"sigma": 2.0}, squared / 4),
+    ]:
+        found = KERNELS["gaussian"](**options).gram(a, b)
+        torch.testing.assert_close(found, torch.exp(-exponent), rtol=1e-11, atol=0)
+
+
+def test_laplace_and_linear_formulas() -> None:
+    a, b = signatures(6), signatures(4, seed=1)
+    distance = torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
+    laplace = KERNELS["laplace"](sigma=0.7).gram(a, b)
+    torch.testing.assert_close(laplace, torch.exp(-distance / 0.7), rtol=1e-11, atol=0)
+    linear = KERNELS["linear"](c=0.5).gram(a, b)
+    torch.testing.assert_close(linear, a @ b.T + 0.5)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
+@pytest.mark.parametrize("scale", [1.0, 4.0])
+def test_median_bandwidth_gives_exp_minus_scale_at_the_median(kernel: str, scale: float) -> None:
+    tasks = classification(n=9)  # 36 pairs: the lower median is a pair's own distance
+    made = KERNELS[kernel](bandwidth="median", scale=scale)
+    made.fit(tasks, torch.Generator())
+    found = made.signature(tasks)
+    gram = made.gram(found, found)
+    pairs = gram[tuple(torch.triu_indices(9, 9, offset=1))].sort(descending=True).values
+    assert pairs[17].item() == pytest.approx(torch.tensor(-scale).exp().item(), rel=1e-6)
+    (name, value), *_ = made.state().items()
+    assert name == {"gaussian": "gamma", "laplace": "sigma"}[kernel]
+    assert value > 0
+
+
+def test_repeated_tasks_do_not_shrink_the_median() -> None:
+    tasks = classification(n=6)
+    repeated = tasks[[0, 1, 2, 3, 4, 5, *[0] * 30]]
+    kernel = KERNELS["gaussian"](bandwidth="median")
+    kernel.fit(repeated, torch.Generator())
+    assert 0 < kernel.gamma < 1e6
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
+@pytest.mark.parametrize("chosen", [[0] * 5, [0]], ids=["equal tasks", "one task"])
+def test_median_of_equal_signatures_is_an_error_with_advice(kernel: str, chosen: list[int]) -> None:
+    with pytest.raises(NumericError, match=f"{kernel}.*all equal.*give sigma"):
+        KERNELS[kernel](bandwidth="median").fit(classification()[chosen], torch.Generator())
+
+
+# -- distances -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+@pytest.mark.parametrize("p", [1, 7, 640])
+def test_equal_rows_are_at_distance_exactly_zero(p: int, offset: float) -> None:
+    rows = signatures(30, p) + offset
+    again = rows[torch.arange(60) % 30]
+    distances = squared_distances(rows, again)
+    assert distances[torch.arange(30), torch.arange(30)].eq(0).all()
+    assert distances[torch.arange(30), torch.arange(30, 60)].eq(0).all()
+    assert (distances >= 0).all()
+    for kernel in ("gaussian", "laplace"):
+        gram = KERNELS[kernel](sigma=1.0).gram(rows, again)
+        assert gram.diagonal().eq(1).all()
+
+
+@pytest.mark.parametrize("gap", [1e-2, 1e-4, 1e-6, 1e-8])
+def test_near_rows_keep_their_digits(gap: float) -> None:
+    rows = signatures(10, 64)
+    moved = rows + gap * signatures(10, 64, seed=1)
+    exact = (rows - moved).square().sum(1)
+    found = squared_distances(rows, moved).diagonal()
+    torch.testing.assert_close(found, exact, rtol=1e-8, atol=0)
+
+
+def test_many_equal_rows_fit_in_chunks() -> None:
+    rows = signatures(1, 300).expand(200, -1)
+    assert squared_distances(rows, rows).eq(0).all()
+
+
+# -- refusals ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options", "message"),
+    [
+        ("gaussian", {"gamma": 1.0, "sigma": 1.0}, "gamma and sigma each set the width"),
+        ("gaussian", {"sigma": 1.0, "bandwidth": "median"}, "sigma and bandwidth each"),
+        ("gaussian", {"scale": 2.0}, "scale belongs to bandwidth: median"),
+        ("gaussian", {"gamma": 0.0}, "greater than 0"),
+        ("laplace", {"sigma": 1.0, "bandwidth": "median"}, "sigma and bandwidth each"),
+        ("laplace", {"sigma": 1.0, "scale": 2.0}, "scale belongs to bandwidth: median"),
+        ("linear", {"c": -1.0}, "greater than or equal to 0"),
+        ("linear", {"embedding": "mean", "width": 2.0}, "does not read width"),
+        ("linear", {"embedding": "joint", "signature": "all"}, "take signature: support"),
+        ("linear", {"gama": 1.0}, "gama"),
+    ],
+)
+def test_bad_options_are_named(kernel: str, options: dict, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        KERNELS[kernel](**options)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
+def test_a_median_kernel_asked_before_its_fit_says_so(kernel: str) -> None:
+    with pytest.raises(PluginError, match=f"{kernel}.*after fit"):
+        KERNELS[kernel](bandwidth="median").gram(signatures(), signatures())
+
+
+# -- broken specimens: the laws reject them --------------------------------------------
+
+
+class Specimen(laws.TaskKernel):
+    """A sound kernel, for the specimens below to break in one way each."""
+
+    name = "specimen"
+
+    def signature(self, tasks: TaskBatch) -> Tensor:
+        mask = tasks.support_mask[..., None] > 0
+        x = torch.where(mask, tasks.support_x, 0.0).double()
+        return x.sum(1) / mask.sum(1)
+
+    def gram(self, a: Tensor, b: Tensor) -> Tensor:
+        return torch.exp(-squared_distances(a, b))
+
+    def diag(self, a: Tensor) -> Tensor:
+        return torch.ones(len(a), dtype=torch.float64)
+
+
+class Asymmetric(Specimen):
+    def gram(self, a, b):
+        return torch.exp(-squared_distances(a, 0.9 * b))
+
+
+class Indefinite(Specimen):
+    def gram(self, a, b):
+        return 1 - squared_distances(a, b)
+
+
+class NotFinite(Specimen):
+    def gram(self, a, b):
+        return squared_distances(a, b).sqrt().reciprocal()
+
+
+class SinglePrecision(Specimen):
+    def gram(self, a, b):
+        return super().gram(a, b).float()
+
+
+class WrongDiagonal(Specimen):
+    def diag(self, a):
+        return 2 * super().diag(a)
+
+
+class WrongFeatures(Specimen):
+    def features(self, signatures):
+        return signatures
+
+
+class SinglePrecisionSignature(Specimen):
+    def signature(self, tasks):
+        return super().signature(tasks).float()
+
+
+class CentredOnItsBatch(Specimen):
+    def signature(self, tasks):
+        found = super().signature(tasks)
+        return found - found.mean(0)
+
+
+class ReadsOrder(Specimen):
+    def signature(self, tasks):
+        return tasks.support_x[:, 0].double()
+
+
+class ReadsPadding(Specimen):
+    def signature(self, tasks):
+        return tasks.support_x.double().mean(1)
+
+
+class ReadsNumbering(Specimen):
+    def signature(self, tasks):
+        return (tasks.support_x * tasks.support_y[..., None]).double().mean(1)
+
+
+class ReadsQueries(Specimen):
+    def signature(self, tasks):
+        found = super().signature(tasks)
+        return found if tasks.query_x is None else found + tasks.query_x.double().mean(1)
+
+
+class ClaimsToReadQueries(Specimen):
+    reads = "all"
+
+
+class Random(Specimen):
+    def fit(self, sample, generator):
+        self.shift = torch.rand((), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        Random.count = getattr(Random, "count", 0) + 1
+        self.shift += Random.count
+
+    def gram(self, a, b):
+        return super().gram(a, b) * self.shift
+
+
+class Unpicklable(Specimen):
+    def fit(self, sample, generator):
+        self.gamma = lambda: 1.0
+
+
+def broken(check, specimen: type[Specimen], law: str):
+    return pytest.param(check, specimen, law, id=specimen.__name__)
+
+
+def on_gram(check):
+    return lambda make, tasks: check(make(), signatures(), signatures(7, seed=1))
+
+
+def on_tasks(check):
+    return lambda make, tasks: check(laws.fitted(make, tasks), tasks)
+
+
+def on_itself(make, tasks):
+    laws.check_positive_semidefinite(make(), signatures())
+
+
+def on_zero_distances(make, tasks):
+    laws.check_gram(make(), signatures(), signatures())
+
+
+@pytest.mark.parametrize(
+    ("check", "specimen", "law"),
+    [
+        broken(on_gram(laws.check_gram), Asymmetric, "symmetric"),
+        broken(on_itself, Indefinite, "positive semi-definite"),
+        broken(on_zero_distances, NotFinite, "gram: finite"),
+        broken(on_gram(laws.check_gram), SinglePrecision, "gram: float64"),
+        broken(on_gram(laws.check_gram), WrongDiagonal, "diag"),
+        broken(on_gram(laws.check_gram), WrongFeatures, "features"),
+        broken(on_tasks(laws.check_signature), SinglePrecisionSignature, "signature: float64"),
+        broken(on_tasks(laws.check_signature), CentredOnItsBatch, "does not depend on the batch"),
+        broken(on_tasks(laws.check_sample_order), ReadsOrder, "order of samples"),
+        broken(on_tasks(laws.check_padding), ReadsPadding, "masked samples"),
+        broken(on_tasks(laws.check_label_numbering), ReadsNumbering, "numbering of classes"),
+        broken(on_tasks(laws.check_reads), ReadsQueries, "reads: support"),
+        broken(on_tasks(laws.check_reads), ClaimsToReadQueries, "reads: all"),
+        broken(laws.check_deterministic, Random, "deterministic"),
+    ],
+)
+def test_laws_reject(check, specimen: type[Specimen], law: str) -> None:
+    with pytest.raises(AssertionError, match=law):
+        check(specimen, classification())
+
+
+def test_laws_reject_what_cannot_be_pickled() -> None:
+    kernel = laws.fitted(Unpicklable, classification())
+    with pytest.raises(AssertionError, match="picklable"):
+        laws.check_picklable(kernel, classification())
+
+
+def test_laws_accept_the_sound_specimen() -> None:
+    laws.check_kernel(Specimen, classification())
