@@ -1,0 +1,343 @@
+"""Few-shot classification tasks as tables of row numbers, drawn by stateless hashing.
+
+This module and ``metaforge.sampling_checks`` import numpy alone, so that a recipe's data
+can be checked before torch is loaded; ``metaforge.pooled.PooledTasks`` puts the tables to
+work on tensors.
+
+Symbols: n tasks asked for, S and Q the most support and query rows of a class, C classes
+of a pool, G sample groups of a class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from metaforge.errors import DataError
+from metaforge.sample_groups import ATTEMPTS, QUERY, SUPPORT, SampleGroups
+from metaforge.sampling_checks import problems, query_room
+from metaforge.seeding import bits, derive, uniform
+
+TooFew = Literal["error", "drop", "replace"]
+#: Bound on the entries of a temporary array.
+_ENTRIES = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Classes of one split that tasks are drawn from.
+
+    name               the task group of its tasks, unless they are grouped by class group
+    members            for each class, the numbers of its rows in the class data
+    class_names        for each class
+    class_groups       [C] int: superclass, alphabet, script, ...; or None
+    class_group_names  for each value of ``class_groups``
+    sample_groups      one int for *each row of the class data*, or None: rows of one value
+                       (near-duplicate frames, one drawer, one type family) are never on both
+                       sides of a task, support and query, whatever their classes
+    within             draw all the classes of a task from one class group, chosen in
+                       proportion to its number of classes among those that have enough
+    weight             share of the split's tasks, relative to its other pools
+    """
+
+    name: str
+    members: tuple[np.ndarray, ...]
+    class_names: tuple[str, ...]
+    class_groups: np.ndarray | None = None
+    class_group_names: tuple[str, ...] = ()
+    sample_groups: np.ndarray | None = None
+    within: bool = False
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if problem := self._problem():
+            raise DataError(f"pool {self.name!r}: {problem}")
+
+    def _problem(self) -> str | None:
+        lengths = {len(self.members), len(self.class_names)}
+        if self.class_groups is not None:
+            lengths.add(len(self.class_groups))
+        if len(lengths) > 1:
+            return (
+                "members, class_names and class_groups differ in length "
+                f"({', '.join(map(str, sorted(lengths)))}); give an entry for each class"
+            )
+        if self.within and self.class_groups is None:
+            return "within needs class_groups"
+        if self.class_groups is not None and len(self.class_groups):
+            low, high = self.class_groups.min(), self.class_groups.max()
+            if low < 0 or high >= len(self.class_group_names):
+                return (
+                    f"class_groups run from {low} to {high}, but there are "
+                    f"{len(self.class_group_names)} class_group_names; give a name for each"
+                )
+        if not self.weight > 0:
+            return f"weight is {self.weight}; it must be positive"
+        return None
+
+
+@dataclass(frozen=True)
+class TaskSizes:
+    """Ways, and shots and queries of each class: a number, or a range ``(low, high)``.
+
+    In a range, each class of each task draws its own number uniformly, ends included.
+    ``too_few`` says what becomes of a class with too few rows for the highest numbers:
+    ``error``; ``drop`` leaves the class out; ``replace`` repeats query rows (it never mixes
+    support and query).
+    """
+
+    ways: int
+    shots: int | tuple[int, int]
+    queries: int | tuple[int, int]
+    too_few: TooFew = "error"
+
+    def __post_init__(self) -> None:
+        if self.ways < 2:
+            raise DataError(f"ways is {self.ways}; a task needs at least 2 classes")
+        for name in ("shots", "queries"):
+            low, high = _range(getattr(self, name))
+            if not 1 <= low <= high:
+                raise DataError(
+                    f"{name} is {getattr(self, name)}; give a number of at least 1, "
+                    "or a range [low, high] with 1 <= low <= high"
+                )
+
+    @property
+    def shots_range(self) -> tuple[int, int]:
+        return _range(self.shots)
+
+    @property
+    def queries_range(self) -> tuple[int, int]:
+        return _range(self.queries)
+
+
+def _range(value: int | Sequence[int]) -> tuple[int, int]:
+    low, high = (value, value) if isinstance(value, int) else value
+    return low, high
+
+
+def id_array(ids: Any) -> np.ndarray:
+    """Task ids (a range, a sequence or a tensor on any device) as an int64 array."""
+    return np.asarray(ids.cpu() if hasattr(ids, "cpu") else ids, dtype=np.int64)
+
+
+class Drawn(NamedTuple):
+    """Tasks as row numbers.
+
+    pools    [n]           position of the task's pool in its split
+    classes  [n, ways]     position of each class in its pool, in label order
+    support  [n, ways, S]  rows of the class data; -1 is padding
+    query    [n, ways, Q]
+    """
+
+    pools: np.ndarray
+    classes: np.ndarray
+    support: np.ndarray
+    query: np.ndarray
+
+
+def distinct(key: int, sizes: np.ndarray, k: int, *counters: np.ndarray | int) -> np.ndarray:
+    """k distinct integers below each of ``sizes`` [...], in random order: ``[..., k]``.
+
+    Every ordered selection is equally likely. Where a size is below k, all its integers
+    come first and -1 fills the rest. Entry [...] depends on ``key`` and its own counters
+    alone. Floyd's method (Bentley and Floyd, CACM 30(9), 1987), then a shuffle.
+    """
+    step = np.arange(k)
+    spread = [np.asarray(counter)[..., None] for counter in counters]
+    draws = uniform(key, *spread, 2 * step)
+    picks = np.full(draws.shape, -1, dtype=np.int64)
+    for j in range(k):
+        top = sizes - k + j
+        pick = (draws[..., j] * (top + 1)).astype(np.int64)
+        taken = (picks[..., :j] == pick[..., None]).any(-1)
+        picks[..., j] = np.where(top < 0, -1, np.where(taken, top, pick))
+    order = bits(key, *spread, 2 * step + 1)
+    order[picks < 0] = np.iinfo(np.uint64).max
+    return np.take_along_axis(picks, order.argsort(-1), -1)
+
+
+class TaskSampler:
+    """Draws the tasks of every split: task i is a function of (seed, split, i) alone.
+
+    Classes of a task are distinct and in random order; support and query rows of a class
+    are disjoint, and so are their sample groups over the whole task. Raises ``DataError``
+    with every problem that ``metaforge.sampling_checks.problems`` finds.
+    """
+
+    def __init__(self, pools: Mapping[str, Sequence[Pool]], sizes: TaskSizes, seed: int):
+        if found := problems(pools, sizes):
+            raise DataError("\n".join(found))
+        self.pools = {split: tuple(some) for split, some in pools.items()}
+        self.sizes = sizes
+        self.seed = seed
+        self._tables = {
+            split: [_Table(pool, sizes) for pool in some] for split, some in self.pools.items()
+        }
+
+    def choose(self, split: str, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The pool [n] of each task, and the class group [n] its classes come from (-1 where
+        the pool mixes groups)."""
+        ids = np.asarray(ids, dtype=np.int64)
+        pools = self._pool(split, ids)
+        groups = np.full(len(ids), -1)
+        for position, table in enumerate(self._tables[split]):
+            mine = pools == position
+            groups[mine] = table.bin_groups[self._bin(split, table, ids[mine])]
+        return pools, groups
+
+    def draw(self, split: str, ids: np.ndarray) -> Drawn:
+        """The tasks ``ids`` [n] as row numbers."""
+        ids = np.asarray(ids, dtype=np.int64)
+        ways, n = self.sizes.ways, len(ids)
+        drawn = Drawn(
+            self._pool(split, ids),
+            np.empty((n, ways), dtype=np.int32),
+            np.empty((n, ways, self.sizes.shots_range[1]), dtype=np.int32),
+            np.empty((n, ways, self.sizes.queries_range[1]), dtype=np.int32),
+        )
+        for position, table in enumerate(self._tables[split]):
+            mine = np.flatnonzero(drawn.pools == position)
+            for start in range(0, len(mine), table.block):
+                where = mine[start : start + table.block]
+                parts = self._draw_block(split, table, ids[where])
+                for whole, part in zip(drawn[1:], parts, strict=True):
+                    whole[where] = part
+        return drawn
+
+    def _key(self, split: str, use: str) -> int:
+        return derive(self.seed, "tasks", split, use)
+
+    def _pool(self, split: str, ids: np.ndarray) -> np.ndarray:
+        edges = np.cumsum([pool.weight for pool in self.pools[split]])
+        point = uniform(self._key(split, "pool"), ids) * edges[-1]
+        return np.searchsorted(edges[:-1], point, side="right")
+
+    def _bin(self, split: str, table: _Table, ids: np.ndarray) -> np.ndarray:
+        edges = np.cumsum(table.bin_counts)
+        point = uniform(self._key(split, "class group"), ids) * edges[-1]
+        return np.searchsorted(edges[:-1], point, side="right")
+
+    def _draw_block(
+        self, split: str, table: _Table, ids: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        bins = self._bin(split, table, ids)
+        key = self._key(split, "classes")
+        picks = distinct(key, table.bin_counts[bins], self.sizes.ways, ids)
+        classes = table.kept[table.bin_starts[bins][:, None] + picks]
+        if table.sample_groups is None:
+            support, query = self._plain_rows(split, table, ids, classes)
+        else:
+            support, query = self._grouped_rows(split, table, ids, classes)
+        for side, rows, span in (
+            ("shots", support, self.sizes.shots_range),
+            ("queries", query, self.sizes.queries_range),
+        ):
+            rows[self._padding(split, side, span, ids)] = -1
+        return classes, support, query
+
+    def _padding(self, split: str, side: str, span: tuple[int, int], ids: np.ndarray) -> np.ndarray:
+        """[n, ways, high] bool: the slots past each class's own number of rows."""
+        low, high = span
+        ways = np.arange(self.sizes.ways)
+        draw = uniform(self._key(split, side), ids[:, None], ways)
+        count = low + (draw * (high - low + 1)).astype(np.int64)
+        return np.arange(high) >= count[..., None]
+
+    def _plain_rows(
+        self, split: str, table: _Table, ids: np.ndarray, classes: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        shots, queries = self.sizes.shots_range[1], self.sizes.queries_range[1]
+        counters = ids[:, None], np.arange(self.sizes.ways)
+        sizes = table.lengths[classes]
+        picks = distinct(self._key(split, "rows"), sizes, shots + queries, *counters)
+        query = _repeat(self._key(split, "repeats"), picks[..., shots:], sizes - shots, *counters)
+        return table.rows_of(classes, picks[..., :shots]), table.rows_of(classes, query)
+
+    def _grouped_rows(
+        self, split: str, table: _Table, ids: np.ndarray, classes: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        assert table.sample_groups is not None
+        keys = [self._key(split, f"sides {attempt}") for attempt in range(ATTEMPTS)]
+        ok, sides = table.sample_groups.sides(keys, ids, classes)
+        if not ok.all():
+            bad = int(np.flatnonzero(~ok)[0])
+            names = [table.pool.class_names[c] for c in classes[bad]]
+            raise DataError(
+                f"split {split!r}, pool {table.pool.name!r}, task {ids[bad]}: found no division "
+                f"of the sample groups that leaves each of {names} enough support and query "
+                "rows; ask for fewer shots or queries, or give no sample groups"
+            )
+        counters = ids[:, None], np.arange(self.sizes.ways)
+        rows = []
+        for side, k in ((SUPPORT, self.sizes.shots_range[1]), (QUERY, self.sizes.queries_range[1])):
+            mine = sides == side
+            candidates = np.argsort(~mine, axis=-1, kind="stable")
+            count = mine.sum(-1)
+            picks = distinct(self._key(split, f"rows {side}"), count, k, *counters)
+            picks = _repeat(self._key(split, f"repeats {side}"), picks, count, *counters)
+            rows.append(table.rows_of(classes, np.take_along_axis(candidates, picks, -1)))
+        return rows[0], rows[1]
+
+
+def _repeat(
+    key: int, picks: np.ndarray, sizes: np.ndarray, *counters: np.ndarray | int
+) -> np.ndarray:
+    """Picks [..., k] with each missing one (-1) replaced by one of the valid, at random.
+
+    ``sizes`` [...] is how many are valid; they come first.
+    """
+    missing = picks < 0
+    if not missing.any():
+        return picks
+    spread = [np.asarray(counter)[..., None] for counter in counters]
+    valid = np.minimum(sizes, picks.shape[-1])[..., None]
+    again = (uniform(key, *spread, np.arange(picks.shape[-1])) * valid).astype(np.int64)
+    return np.where(missing, np.take_along_axis(picks, again, -1), picks)
+
+
+class _Table:
+    """A pool laid out for vectorised drawing."""
+
+    def __init__(self, pool: Pool, sizes: TaskSizes):
+        self.pool = pool
+        shots, queries = sizes.shots_range[1], sizes.queries_range[1]
+        self.lengths = np.array([len(rows) for rows in pool.members])
+        self._offsets = np.cumsum(self.lengths) - self.lengths
+        self._rows = np.concatenate([np.asarray(rows) for rows in pool.members]).astype(np.int32)
+        room = query_room(pool, shots)
+        enough = room >= (1 if sizes.too_few == "replace" else queries)
+        self._set_bins(np.flatnonzero(enough), sizes.ways)
+        self.sample_groups: SampleGroups | None = None
+        widest = sizes.ways * (shots + queries)
+        if pool.sample_groups is not None:
+            of_row = np.asarray(pool.sample_groups)
+            parts = [of_row[np.asarray(rows)] for rows in pool.members]
+            need = np.minimum(room, queries)  # below queries only where they may repeat
+            self.sample_groups = SampleGroups(parts, need, shots, queries)
+            members = sizes.ways * int(self.lengths.max())
+            widest = max(widest, members, self.sample_groups.n_groups)
+        #: Tasks drawn at once, so that no temporary array is large.
+        self.block = max(1, min(1024, _ENTRIES // widest))
+
+    def _set_bins(self, kept: np.ndarray, ways: int) -> None:
+        """Bins of classes that a task may be drawn from: one, or the class groups."""
+        if self.pool.within:
+            assert self.pool.class_groups is not None
+            groups = np.asarray(self.pool.class_groups)[kept]
+        else:
+            groups = np.full(len(kept), -1)
+        values, counts = np.unique(groups, return_counts=True)
+        order = np.argsort(groups, kind="stable")
+        self.kept = kept[order]
+        starts = np.cumsum(counts) - counts
+        enough = counts >= ways
+        self.bin_groups = values[enough]
+        self.bin_starts, self.bin_counts = starts[enough], counts[enough]
+
+    def rows_of(self, classes: np.ndarray, members: np.ndarray) -> np.ndarray:
+        """Rows of the class data [n, ways, k] from positions among each class's members."""
+        return self._rows[self._offsets[classes][..., None] + members]

@@ -1,0 +1,105 @@
+"""Named arrays of an npz file, or arrays given as they are. numpy alone.
+
+Nothing in a file is ever executed: pickled (object) arrays are refused.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metaforge.errors import DataError
+from metaforge.suggest import did_you_mean
+
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)
+
+
+class Arrays:
+    """What an option's value means: a name in the file at ``path``, or an array itself."""
+
+    def __init__(self, path: Path | None):
+        self.path = path
+        self.names = () if path is None else _names(path)
+
+    def missing(self, named: Mapping[str, Any]) -> list[str]:
+        """A line for each option whose value names an array that is not there."""
+        lines = []
+        for option, value in named.items():
+            if not isinstance(value, str) or value in self.names:
+                continue
+            if self.path is None:
+                lines.append(f"{option} names an array {value!r}, but there is no path to read")
+            else:
+                lines.append(
+                    f"{self.path} has no array {value!r} (option {option}); it holds "
+                    f"{', '.join(self.names)}{did_you_mean(value, self.names)}"
+                )
+        return lines
+
+    def get(self, option: str, value: Any) -> np.ndarray:
+        """The array that ``option`` asks for. Raises ``DataError`` if it cannot be read."""
+        if not isinstance(value, str):
+            return _in_memory(value)
+        if lines := self.missing({option: value}):
+            raise DataError(f"arrays: {lines[0]}")
+        assert self.path is not None
+        try:
+            with np.load(self.path, allow_pickle=False) as archive:
+                return archive[value]
+        except _BROKEN as error:
+            raise DataError(f"arrays: {self._unreadable(value, error)}") from error
+
+    def shape(self, option: str, value: Any) -> tuple[int, ...]:
+        """The array's shape, from its header alone."""
+        if not isinstance(value, str):
+            return _in_memory(value).shape
+        if lines := self.missing({option: value}):
+            raise DataError(f"arrays: {lines[0]}")
+        assert self.path is not None
+        try:
+            with zipfile.ZipFile(self.path) as archive, archive.open(f"{value}.npy") as member:
+                version = np.lib.format.read_magic(member)
+                read = {
+                    (1, 0): np.lib.format.read_array_header_1_0,
+                    (2, 0): np.lib.format.read_array_header_2_0,
+                }[version]
+                return read(member)[0]
+        except _BROKEN as error:
+            raise DataError(f"arrays: {self._unreadable(value, error)}") from error
+
+    def _unreadable(self, name: str, error: BaseException) -> str:
+        if "pickle" in str(error):
+            return (
+                f"{self.path}: array {name!r} holds Python objects, which are not read; save it "
+                "as numbers or as strings (dtype U)"
+            )
+        return (
+            f"{self.path}: array {name!r} is damaged ({error}); expected a whole npz archive: "
+            "copy the file again"
+        )
+
+
+def _names(path: Path) -> tuple[str, ...]:
+    if not path.is_file():
+        raise DataError(
+            f"arrays: {path}: no such file; a relative path starts at the recipe's folder"
+        )
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return tuple(name.removesuffix(".npy") for name in archive.namelist())
+    except (zipfile.BadZipFile, OSError) as error:
+        size = path.stat().st_size
+        raise DataError(
+            f"arrays: {path}: found {size} bytes that are not a whole npz archive ({error}); "
+            "expected what numpy.savez writes: copy the file again, or convert it"
+        ) from error
+
+
+def _in_memory(value: Any) -> np.ndarray:
+    """A numpy array from an array, a list or a torch tensor on any device."""
+    return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)

@@ -1,0 +1,109 @@
+"""The pools of classes that ``arrays`` draws tasks from. numpy alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from metaforge.components import Context
+from metaforge.errors import DataError
+from metaforge.sampling import Pool, TaskSizes
+from metaforge.sampling_checks import problems
+from metaforge_arrays import ArraysOptions
+from metaforge_arrays.classes import Classes, read_classes
+from metaforge_arrays.files import Arrays
+from metaforge_arrays.splits import SPLITS, split_of_class
+
+#: The options that may name an array of the file.
+_ARRAYS = ("x", "y", "features", "class_names", "group", "group_names", "sample_group", "split")
+
+
+def sizes_of(options: ArraysOptions) -> TaskSizes:
+    return TaskSizes(options.ways, options.shots, options.queries, options.too_few)
+
+
+def check(options: ArraysOptions, context: Context) -> list[str]:
+    """Everything wrong with the file, the labels and the splits. Of x the header alone is
+    read, so that the check is quick; its numbers are checked when it is loaded."""
+    try:
+        arrays = Arrays(options.path)
+        if missing := arrays.missing({name: getattr(options, name) for name in _ARRAYS}):
+            return [f"arrays: {line}" for line in missing]
+        pools = make_pools(options, arrays)
+    except DataError as error:
+        return [str(error)]
+    return problems(pools, sizes_of(options))
+
+
+def make_pools(options: ArraysOptions, arrays: Arrays) -> dict[str, list[Pool]]:
+    """The pools of each split: tasks across class groups, within one, or both by ``within``.
+
+    Raises ``DataError`` if labels, groups, splits or lengths are not usable.
+    """
+    classes = read_classes(arrays.get("y", options.y))
+    for name in ("x", "features"):
+        if getattr(options, name) is not None:
+            _same_length(name, arrays.shape(name, getattr(options, name)), classes)
+    groups, group_names = _groups(options, arrays, classes)
+    split = split_of_class(options, arrays, classes, groups)
+    names, members = _names(options, arrays, classes), classes.members()
+    sample_groups = _sample_groups(options, arrays, classes)
+    shares = {"across": 1 - options.within, "within": options.within}
+
+    def pool(kind: str, mine: np.ndarray) -> Pool:
+        return Pool(
+            name=kind,
+            members=tuple(members[c] for c in mine),
+            class_names=tuple(names[c] for c in mine),
+            class_groups=None if groups is None else groups[mine],
+            class_group_names=group_names,
+            sample_groups=sample_groups,
+            within=kind == "within",
+            weight=shares[kind],
+        )
+
+    return {
+        name: [pool(kind, np.flatnonzero(split == number)) for kind in shares if shares[kind]]
+        for number, name in enumerate(SPLITS)
+    }
+
+
+def _names(options: ArraysOptions, arrays: Arrays, classes: Classes) -> list[str]:
+    if options.class_names is None:
+        return list(map(str, classes.labels))
+    names = arrays.get("class_names", options.class_names)
+    return list(map(str, classes.per_class("class_names", names)))
+
+
+def _groups(
+    options: ArraysOptions, arrays: Arrays, classes: Classes
+) -> tuple[np.ndarray | None, tuple[str, ...]]:
+    """The group of each class [C], numbered 0..G-1, and the names [G]."""
+    if options.group is None:
+        return None, ()
+    given = classes.per_class("group", arrays.get("group", options.group))
+    values, groups = np.unique(given, return_inverse=True)
+    if options.group_names is None:
+        return groups, tuple(map(str, values))
+    names = arrays.get("group_names", options.group_names)
+    if values.dtype.kind not in "iu" or values[0] < 0 or values[-1] >= len(names):
+        raise DataError(
+            f"arrays: group_names has {len(names)} names, but group holds {values[0]} to "
+            f"{values[-1]}; expected positions in group_names, from 0"
+        )
+    return groups, tuple(map(str, names[values]))
+
+
+def _sample_groups(options: ArraysOptions, arrays: Arrays, classes: Classes) -> np.ndarray | None:
+    if options.sample_group is None:
+        return None
+    given = arrays.get("sample_group", options.sample_group)
+    _same_length("sample_group", given.shape, classes)
+    return np.unique(given, return_inverse=True)[1]
+
+
+def _same_length(option: str, shape: tuple[int, ...], classes: Classes) -> None:
+    rows = len(classes.of_row)
+    if shape[:1] != (rows,):
+        raise DataError(
+            f"arrays: {option} has shape {list(shape)}, but y has {rows} rows; they must agree"
+        )
