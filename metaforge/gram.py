@@ -1,0 +1,106 @@
+"""The kernel matrix of a bank: signatures once, K lazily.
+
+Symbols: N bank tasks, p the width of a signature. Everything is float64.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from metaforge import memory
+from metaforge.contracts import GramOperator, TaskKernel
+from metaforge.errors import DataError
+from metaforge.tasks import TaskBatch, TaskSource, iterate_bank
+
+#: Bank tasks that a kernel is fitted on, at most.
+FIT_TASKS = 1000
+#: Rows and columns of a tile of K.
+_TILE = 1024
+
+
+class KernelGram(GramOperator):
+    """K of the bank from its signatures [N, p], tile by tile."""
+
+    def __init__(self, kernel: TaskKernel, signatures: Tensor):
+        self.kernel = kernel
+        self.n_tasks, self.kernel_name = len(signatures), kernel.name
+        self._signatures = signatures
+
+    def dense(self) -> Tensor:
+        """K, exactly symmetric off its diagonal tiles; half of the tiles are computed.
+
+        Raises ``DataError`` where it does not fit in memory.
+        """
+        self._require_memory()
+        n, like = self.n_tasks, self._signatures
+        matrix = torch.empty(n, n, dtype=torch.float64, device=like.device)
+        tiles = [slice(start, min(start + _TILE, n)) for start in range(0, n, _TILE)]
+        for i, rows in enumerate(tiles):
+            for columns in tiles[: i + 1]:
+                tile = self.block(rows, columns)
+                matrix[rows, columns] = tile
+                matrix[columns, rows] = tile.T
+        return matrix
+
+    def block(self, rows: slice, columns: slice) -> Tensor:
+        return self.kernel.gram(self._signatures[rows], self._signatures[columns])
+
+    def diag(self) -> Tensor:
+        return self.kernel.diag(self._signatures)
+
+    def matvec(self, vector: Tensor) -> Tensor:
+        features = self.features()
+        if features is not None:
+            return features @ (features.T @ vector)
+        every = slice(None)
+        tiles = [slice(start, start + _TILE) for start in range(0, self.n_tasks, _TILE)]
+        return torch.cat([self.block(rows, every) @ vector for rows in tiles])
+
+    def features(self) -> Tensor | None:
+        return self.kernel.features(self._signatures)
+
+    def signatures(self) -> Tensor:
+        return self._signatures
+
+    def _require_memory(self) -> None:
+        # Off the CPU the factor is a second matrix.
+        copies = 1 if self._signatures.device.type == "cpu" else 2
+        memory.require(
+            8 * copies * self.n_tasks**2,
+            self._signatures.device,
+            f"the matrix of task kernel {self.kernel_name!r} on bank.size: {self.n_tasks} tasks",
+            "take a smaller bank.size, kernel: {use: linear} (of finite rank, solved without the "
+            "matrix) or weighting: {use: uniform}",
+        )
+
+
+def shown(tasks: TaskBatch, kernel: TaskKernel) -> TaskBatch:
+    """What a kernel sees of tasks, of the bank's as of targets: never a query's label."""
+    return tasks.without_query() if kernel.reads == "support" else tasks.without_query_labels()
+
+
+def bank_gram(
+    source: TaskSource, kernel: TaskKernel, n_tasks: int, generator: torch.Generator
+) -> KernelGram:
+    """Fit the kernel on the bank's first tasks and take every bank task's signature.
+
+    Raises ``DataError`` for signatures that are not finite, and what the kernel raises.
+    """
+    sample = source.batch("train", range(min(n_tasks, FIT_TASKS)), "features")
+    kernel.fit(shown(sample, kernel), generator)
+    signatures = [signature(tasks, kernel) for tasks in iterate_bank(source, n_tasks)]
+    return KernelGram(kernel, torch.cat(signatures))
+
+
+def signature(tasks: TaskBatch, kernel: TaskKernel) -> Tensor:
+    """[n, p]: signatures of tasks in the features view; ``DataError`` where not finite."""
+    found = kernel.signature(shown(tasks, kernel))
+    broken = ~torch.isfinite(found).all(1)
+    if bool(broken.any()):
+        ids = tasks.task_ids[broken].tolist()
+        raise DataError(
+            f"task kernel {kernel.name!r}: the signatures of {len(ids)} tasks are not finite, the "
+            f"first is task {ids[0]}; look for NaN, infinite or huge features in its samples"
+        )
+    return found
