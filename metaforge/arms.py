@@ -25,8 +25,9 @@ import torch
 from torch import Tensor
 
 from metaforge import registry, seeding
+from metaforge.components import Context
 from metaforge.conditioning import Arm, Recall
-from metaforge.contracts import InnerAlgorithm, Params
+from metaforge.contracts import GramOperator, InnerAlgorithm, Params
 from metaforge.errors import DataError
 from metaforge.metatrain import LearnedWeighting
 from metaforge.recipe.schema import Recipe
@@ -102,7 +103,12 @@ def compared_with(control: str) -> str:
 
 
 def uncertainty_control(
-    source: TaskSource, inner: InnerAlgorithm, theta_hat: Params, bank_groups: Tensor, gram: object
+    source: TaskSource,
+    inner: InnerAlgorithm,
+    theta_hat: Params,
+    bank_groups: Tensor,
+    gram: GramOperator,
+    context: Context,
 ) -> LearnedWeighting:
     """The learned weighting of the ``uncertainty`` control, started at its optimum.
 
@@ -110,7 +116,7 @@ def uncertainty_control(
     up to 1000 bank tasks at theta_hat: where phase 1 with this weighting would have
     brought them. Every target then carries them on from there, beside theta.
     """
-    weighting = registry.create("task_weighting", "uncertainty")
+    weighting = registry.create("task_weighting", "uncertainty", context=context)
     state = weighting.fit(gram, bank_groups, kind=source.shape.kind)
     parameters = {
         name: value.detach().clone().requires_grad_()

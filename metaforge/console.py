@@ -9,11 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from rich.console import Console as RichConsole
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 
 class Console:
@@ -58,21 +56,3 @@ class Console:
 
             yield advance
         self.line(f"{name}: {total - done} in {time.perf_counter() - start:.1f} s")
-
-    def table(self, title: str, header: list[str], rows: list[list[str]]) -> None:
-        table = Table(title=title, title_justify="left")
-        for index, name in enumerate(header):
-            table.add_column(name, justify="left" if index == 0 else "right", no_wrap=True)
-        for row in rows:
-            table.add_row(*row)
-        self._rich.print(table)
-
-    def results(self, table: tuple[str, list[str], list[list[str]]], lines: list[str]) -> None:
-        self.table(*table)
-        for text in lines:
-            self.line(text)
-
-
-def plain(value: Any) -> str:
-    """A value as the header prints it."""
-    return str(value).replace("'", "")

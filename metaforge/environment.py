@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from metaforge import __version__, registry
-from metaforge.components import Context
+from metaforge.components import Choice, Context, nested_kinds
 from metaforge.errors import PluginError, RecipeError
 from metaforge.recipe.schema import Recipe
+from metaforge.records import read_json
 
 _PACKAGES = ("torch", "numpy", "scipy", "safetensors", "pydantic", "pluggy", "learn2learn")
 
@@ -46,23 +47,19 @@ def pick_device(name: str) -> str:
 
 
 def components(recipe: Recipe) -> dict[str, dict[str, Any]]:
-    """The recipe's components with the distribution, version and digest that serve them."""
-    chosen = {
-        "data": recipe.data,
-        "inner": recipe.inner,
-        "kernel": recipe.kernel,
-        "weighting": recipe.weighting,
-    }
-    kinds = {
-        "data": "dataset",
-        "inner": "inner_algorithm",
-        "kernel": "task_kernel",
-        "weighting": "task_weighting",
-    }
-    return {
-        section: registry.component_identity(registry.get(kinds[section], choice.use))
-        for section, choice in chosen.items()
-    }
+    """The recipe's components, nested ones too, with the distribution, version and source
+    digest that serve them, by dotted key (``inner``, ``inner.model``)."""
+    found: dict[str, dict[str, Any]] = {}
+
+    def visit(path: str, kind: str, chosen: Choice) -> None:
+        component = registry.get(kind, chosen.use)
+        found[path] = registry.component_identity(component)
+        for name, inner_kind in nested_kinds(component.options).items():
+            visit(f"{path}.{name}", inner_kind, Choice.model_validate(chosen.options[name]))
+
+    for section in ("data", "inner", "kernel", "weighting"):
+        visit(section, nested_kinds(Recipe)[section], getattr(recipe, section))
+    return found
 
 
 def describe(recipe: Recipe, context: Context) -> dict[str, Any]:
@@ -94,9 +91,12 @@ def refuse_other_code(before: dict[str, Any], now: dict[str, Any], where: Path) 
         if before.get(key) != now[key]
     ]
     for section, identity in now["components"].items():
-        old = before["components"].get(section)
-        if old != identity:
-            differences.append(f"{section}: {old} -> {identity}")
+        old = before["components"].get(section, {})
+        differences += [
+            f"{section} {identity['name']}, {key}: {old.get(key)} -> {value}"
+            for key, value in identity.items()
+            if old.get(key) != value
+        ]
     if before["packages"].get("torch") != now["packages"]["torch"]:
         differences.append(
             f"torch: {before['packages'].get('torch')} -> {now['packages']['torch']}"
@@ -107,6 +107,16 @@ def refuse_other_code(before: dict[str, Any], now: dict[str, Any], where: Path) 
             + "\n  ".join(differences)
             + f"\nput that back, or start anew: metaforge run {where / 'resolved.yaml'}"
         )
+
+
+def made_by(run_dir: Path) -> str:
+    """Which distributions served a run, for a message that one of them is missing now."""
+    components = read_json(run_dir / "env.json")["components"]
+    served = [
+        f"{section} {identity['name']} by {identity['distribution']} {identity['version']}"
+        for section, identity in components.items()
+    ]
+    return f"this run was made with: {', '.join(served)}"
 
 
 def _version(package: str) -> str | None:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from metaforge import losses, seeding
 from metaforge.contracts import InnerAlgorithm, Params, TaskWeighting
+from metaforge.errors import NumericError
 from metaforge.optimizers import OuterOptimizer
 from metaforge.outer import OuterLoop, StepLoss
 from metaforge.recipe.schema import Recipe
@@ -119,6 +120,7 @@ class MetaTrainer:
     def _validate(self, report: Callable[[int, dict[str, float]], None]) -> None:
         params = {name: value.detach() for name, value in self.optimizer.params.items()}
         score = evaluate(self.inner, params, self._validation)
+        self._require_finite(score, params)
         metrics = {"validation": float(score.mean())}
         if self.loop.last is not None:
             metrics["loss"] = float(self.loop.last.value)
@@ -134,6 +136,17 @@ class MetaTrainer:
                 if name.startswith(("params/", "extra/"))
             }
         report(self.progress.step, metrics)
+
+    def _require_finite(self, score: Tensor, params: Params) -> None:
+        if bool(torch.isfinite(score).all()):
+            return
+        bad = int((~torch.isfinite(score)).nonzero()[0])
+        batch = self._validation[bad // _EVALUATION_BATCH]
+        place = self.inner.diagnose(params, batch[[bad % _EVALUATION_BATCH]])
+        raise NumericError(
+            f"meta-training, validation at step {self.progress.step}: the score of task {bad} is "
+            f"not finite{f' ({place})' if place else ''}; lower inner.lr or the outer lr"
+        )
 
 
 def task_ids(recipe: Recipe, step: int) -> np.ndarray:

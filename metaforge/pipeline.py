@@ -19,11 +19,11 @@ from metaforge.arms import BankFacts
 from metaforge.components import Context
 from metaforge.console import Console
 from metaforge.contracts import Params
-from metaforge.errors import Interrupted, MetaforgeError
+from metaforge.errors import Interrupted, MetaforgeError, PluginError
 from metaforge.evaluation import Evaluator
 from metaforge.recipe import ResolvedRecipe, load
 from metaforge.records import read_json, write_json
-from metaforge.report import closing_lines, result_table
+from metaforge.report import render_lines
 from metaforge.rundir import RunDir
 from metaforge.warm_start import warm_start
 
@@ -36,7 +36,11 @@ def run(resolved: ResolvedRecipe, *, quiet: bool = False) -> dict[str, Any]:
 def resume(path: Path, *, quiet: bool = False) -> dict[str, Any]:
     """Go on with a run that was stopped; same bits as if it had not been."""
     folder = RunDir.open(Path(path))
-    return _Run(load(folder.path / "resolved.yaml", check=False), folder, quiet).execute()
+    try:
+        resolved = load(folder.path / "resolved.yaml", check=False)
+    except MetaforgeError as error:
+        raise PluginError(f"{error}\n{environment.made_by(folder.path)}") from error
+    return _Run(resolved, folder, quiet).execute()
 
 
 class _Run:
@@ -67,18 +71,21 @@ class _Run:
         parts = self._prepare()
         self._enter("meta-train")
         theta_hat, extra = warm_start(parts, self.folder, self.console, self._observe)
-        facts = parts.bank_facts(theta_hat, extra)
         if self.recipe.select is not None:
             self._enter("select")
-            chosen = selection.select(parts, theta_hat, facts, self.folder, self.console)
+            chosen = selection.select(
+                self.resolved, parts, theta_hat, extra, self.folder, self.console
+            )
             parts = parts.with_recipe(chosen)
+        facts = parts.bank_facts(theta_hat, extra)
         self._enter("evaluate")
         records = self._evaluate(parts, theta_hat, facts)
         self._enter("results")
         found = self._results(parts, facts, records, time.perf_counter() - started)
         self._observe("run_finished", run_dir=self.folder.path, results=found)
         self.folder.status("done", "results")
-        self.console.results(result_table(found), closing_lines(found, self.folder.path))
+        for line in render_lines(found, self.folder.path):
+            self.console.line(line)
         return found
 
     def _enter(self, stage: str) -> None:

@@ -13,8 +13,6 @@ import numpy as np
 from metaforge.seeding import bits
 
 OPEN, SUPPORT, QUERY = 0, 1, 2
-#: Orders of the groups that are tried before a task is called impossible.
-ATTEMPTS = 64
 
 
 class SampleGroups:
@@ -47,7 +45,7 @@ class SampleGroups:
         another order, until each class has enough rows on both sides. ``ok`` is false where
         no attempt succeeded. Padding members are on no side.
         """
-        of_group = np.zeros((len(ids), self.n_groups + 1), dtype=np.int8)
+        of_group = np.full((len(ids), self.n_groups + 1), OPEN, dtype=np.int8)
         ok = np.zeros(len(ids), dtype=bool)
         for key in keys:
             todo = np.flatnonzero(~ok)

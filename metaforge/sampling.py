@@ -17,13 +17,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from metaforge.errors import DataError
-from metaforge.sample_groups import ATTEMPTS, QUERY, SUPPORT, SampleGroups
+from metaforge.sample_groups import QUERY, SUPPORT, SampleGroups
 from metaforge.sampling_checks import problems, query_room
 from metaforge.seeding import bits, derive, uniform
 
 TooFew = Literal["error", "drop", "replace"]
 #: Bound on the entries of a temporary array.
 _ENTRIES = 1 << 22
+#: Orders of the sample groups that are tried for some classes, and classes for a task.
+_ATTEMPTS = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,20 +226,25 @@ class TaskSampler:
     def _draw_block(
         self, split: str, table: _Table, ids: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        bins = self._bin(split, table, ids)
-        key = self._key(split, "classes")
-        picks = distinct(key, table.bin_counts[bins], self.sizes.ways, ids)
-        classes = table.kept[table.bin_starts[bins][:, None] + picks]
         if table.sample_groups is None:
+            classes = self._classes(split, table, ids)
             support, query = self._plain_rows(split, table, ids, classes)
         else:
-            support, query = self._grouped_rows(split, table, ids, classes)
+            classes, sides = self._divided(split, table, table.sample_groups, ids)
+            support, query = self._grouped_rows(split, table, ids, classes, sides)
         for side, rows, span in (
             ("shots", support, self.sizes.shots_range),
             ("queries", query, self.sizes.queries_range),
         ):
             rows[self._padding(split, side, span, ids)] = -1
         return classes, support, query
+
+    def _classes(self, split: str, table: _Table, ids: np.ndarray, attempt: int = 0) -> np.ndarray:
+        """[n, ways]: positions of distinct classes in the pool, all of the task's bin."""
+        bins = self._bin(split, table, ids)
+        key = self._key(split, f"classes {attempt}")
+        picks = distinct(key, table.bin_counts[bins], self.sizes.ways, ids)
+        return table.kept[table.bin_starts[bins][:, None] + picks]
 
     def _padding(self, split: str, side: str, span: tuple[int, int], ids: np.ndarray) -> np.ndarray:
         """[n, ways, high] bool: the slots past each class's own number of rows."""
@@ -257,20 +264,39 @@ class TaskSampler:
         query = _repeat(self._key(split, "repeats"), picks[..., shots:], sizes - shots, *counters)
         return table.rows_of(classes, picks[..., :shots]), table.rows_of(classes, query)
 
-    def _grouped_rows(
-        self, split: str, table: _Table, ids: np.ndarray, classes: np.ndarray
+    def _divided(
+        self, split: str, table: _Table, groups: SampleGroups, ids: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        assert table.sample_groups is not None
-        keys = [self._key(split, f"sides {attempt}") for attempt in range(ATTEMPTS)]
-        ok, sides = table.sample_groups.sides(keys, ids, classes)
-        if not ok.all():
-            bad = int(np.flatnonzero(~ok)[0])
-            names = [table.pool.class_names[c] for c in classes[bad]]
-            raise DataError(
-                f"split {split!r}, pool {table.pool.name!r}, task {ids[bad]}: found no division "
-                f"of the sample groups that leaves each of {names} enough support and query "
-                "rows; ask for fewer shots or queries, or give no sample groups"
-            )
+        """Classes [n, ways] and the side of each of their members [n, ways, members].
+
+        Classes whose sample groups cannot be divided between support and query are drawn
+        anew, as a function of the task's id alone.
+        """
+        keys = [self._key(split, f"sides {attempt}") for attempt in range(_ATTEMPTS)]
+        classes = self._classes(split, table, ids)
+        ok, sides = groups.sides(keys, ids, classes)
+        for attempt in range(1, _ATTEMPTS):
+            if ok.all():
+                return classes, sides
+            todo = np.flatnonzero(~ok)
+            classes[todo] = self._classes(split, table, ids[todo], attempt)
+            ok[todo], sides[todo] = groups.sides(keys, ids[todo], classes[todo])
+        bad = int(np.flatnonzero(~ok)[0])
+        names = [table.pool.class_names[c] for c in classes[bad]]
+        raise DataError(
+            f"split {split!r}, pool {table.pool.name!r}, task {ids[bad]}: found no classes whose "
+            f"sample groups leave each enough support and query rows (the last tried: {names}); "
+            "ask for fewer shots, queries or ways, or give no sample groups"
+        )
+
+    def _grouped_rows(
+        self,
+        split: str,
+        table: _Table,
+        ids: np.ndarray,
+        classes: np.ndarray,
+        sides: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
         counters = ids[:, None], np.arange(self.sizes.ways)
         rows = []
         for side, k in ((SUPPORT, self.sizes.shots_range[1]), (QUERY, self.sizes.queries_range[1])):

@@ -8,11 +8,10 @@ free: it is read off each combination's own curve.
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from metaforge.arms import BankFacts
 from metaforge.console import Console
 from metaforge.contracts import Params
 from metaforge.evaluation import Evaluator, curve_at
@@ -21,11 +20,19 @@ from metaforge.records import write_json
 from metaforge.rundir import RunDir
 from metaforge.stages import Parts
 
+if TYPE_CHECKING:
+    from metaforge.recipe import ResolvedRecipe
+
 _STEPS = "condition.steps"
 
 
 def select(
-    parts: Parts, theta_hat: Params, facts: BankFacts, folder: RunDir, console: Console
+    resolved: ResolvedRecipe,
+    parts: Parts,
+    theta_hat: Params,
+    extra: Params,
+    folder: RunDir,
+    console: Console,
 ) -> Recipe:
     """The recipe with the chosen options in place; ``select.json`` holds all that was tried.
 
@@ -43,7 +50,7 @@ def select(
                 {
                     "options": combination,
                     "steps": steps,
-                    "mean": _mean_scores(parts, theta_hat, facts, combination, steps),
+                    "mean": _mean_scores(resolved, parts, theta_hat, extra, combination, steps),
                 }
             )
             advance(1, "")
@@ -62,37 +69,29 @@ def select(
         f"select: {', '.join(f'{k}={v}' for k, v in chosen.items())} "
         f"(validation {score:.4f}, {recipe.select.targets} targets)"
     )
-    return with_values(recipe, chosen)
-
-
-def with_values(recipe: Recipe, values: dict[str, Any]) -> Recipe:
-    """A copy of a recipe with dotted keys set, validated anew."""
-    tree = recipe.model_dump(mode="json", by_alias=True)
-    for dotted, value in values.items():
-        *path, last = dotted.split(".")
-        node = tree
-        for key in path:
-            node = node[key]
-        node[last] = value
-    return Recipe.model_validate(tree)
+    return resolved.with_values(chosen).recipe
 
 
 def _mean_scores(
-    parts: Parts, theta_hat: Params, facts: BankFacts, combination: dict[str, Any], steps: list[int]
+    resolved: ResolvedRecipe,
+    parts: Parts,
+    theta_hat: Params,
+    extra: Params,
+    combination: dict[str, Any],
+    steps: list[int],
 ) -> list[float]:
     """The mean validation score after each number of steps."""
     assert parts.recipe.select is not None
-    recipe = with_values(
-        parts.recipe,
-        {
-            **combination,
-            _STEPS: steps[-1],
-            "condition.record_at": steps,
-            "evaluate.controls": [],
-            "evaluate.without_target_term": False,
-        },
-    )
+    values = {
+        **combination,
+        _STEPS: steps[-1],
+        "condition.record_at": steps,
+        "evaluate.controls": [],
+        "evaluate.without_target_term": False,
+    }
+    recipe = resolved.with_values(values).recipe
     trial = parts.with_recipe(recipe)
+    facts = trial.bank_facts(theta_hat, extra)
     # Phase 1 validated on the first tasks of the split; selection takes the next ones.
     first = recipe.meta_train.validation_targets
     targets = range(first, first + parts.recipe.select.targets)

@@ -81,11 +81,13 @@ class Parts:
         return LearnedWeighting(self.weighting, state, self.weighting.parameters(state))
 
     def bank_facts(self, theta_hat: Params, weighting_parameters: Params) -> BankFacts:
-        learned = self.learned and replace(self.learned, parameters=weighting_parameters)
+        learned = self.learned
+        if learned is not None and weighting_parameters:
+            learned = replace(learned, parameters=weighting_parameters)
         uncertainty = None
         if "uncertainty" in self.recipe.evaluate.controls:
             uncertainty = uncertainty_control(
-                self.source, self.inner, theta_hat, self.bank_groups, self.gram
+                self.source, self.inner, theta_hat, self.bank_groups, self.gram, self.context
             )
         groups = np.asarray(self.bank_groups.cpu())
         return BankFacts(self.recipe.bank.size, groups, learned, uncertainty)
@@ -110,7 +112,7 @@ class Parts:
             "threads": torch.get_num_threads(),
             "device": self.context.device,
             "fingerprint": self.source.fingerprint,
-            "components": {name: identities[name] for name in used},
+            "components": {k: v for k, v in identities.items() if k.partition(".")[0] in used},
             "options": recipe.model_dump(
                 mode="json",
                 by_alias=True,
@@ -173,7 +175,11 @@ def _changed(section: Any) -> dict[str, Any]:
 
 def _words(facts: dict[str, Any]) -> str:
     first = str(facts.get("use", ""))
-    rest = ", ".join(f"{key} {_plain(value)}" for key, value in facts.items() if key != "use")
+    rest = ", ".join(
+        f"{key} {_plain(value)}"
+        for key, value in facts.items()
+        if key != "use" and value is not None
+    )
     return f"{first} ({rest})" if first and rest else first or rest
 
 

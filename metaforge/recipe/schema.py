@@ -6,6 +6,7 @@ model validates what stands beside ``use`` (see ``metaforge.recipe.resolve``).
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -25,7 +26,9 @@ from metaforge.components import Choice, choice
 class Section(BaseModel):
     """Base of the sections: frozen, and no unknown keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False, defer_build=True
+    )
 
 
 class Optimizer(Section):
@@ -125,12 +128,20 @@ class Evaluate(Section):
     )
 
 
+def _device_name(name: str) -> str:
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", name):
+        raise ValueError(f"{name!r} is no device: say auto, cpu, cuda or cuda:1")
+    return name
+
+
 class Recipe(Section):
     """A whole run, from data to results."""
 
     name: str = Field("recipe", description="names the run's folder", pattern=r"^[\w.-]+$")
     seed: NonNegativeInt = Field(0, description="the root seed of every stream")
-    device: str = Field("auto", description="auto, cpu, cuda or cuda:1")
+    device: Annotated[str, AfterValidator(_device_name)] = Field(
+        "auto", description="auto, cpu, cuda or cuda:1"
+    )
     precision: Literal["float32", "float64"] = Field("float32", description="of theta and tasks")
     threads: PositiveInt | None = Field(None, description="CPU threads; default: torch's own")
     on_nan: Literal["stop", "skip"] = Field(

@@ -1,5 +1,5 @@
 """Reports of a run, made from its ``results.json``."""
 
-from metaforge.report.text import closing_lines, render_text, result_table
+from metaforge.report.text import render_lines, render_text
 
-__all__ = ["closing_lines", "render_text", "result_table"]
+__all__ = ["render_lines", "render_text"]

@@ -87,13 +87,13 @@ def closing_lines(results: dict[str, Any], run_dir: Path) -> list[str]:
             "and were skipped"
         )
     lines += [f"warning: {text}" for text in results["warnings"]]
+    lines += [f"note: {text}" for text in results["notes"]]
     lines.append(f"run folder: {run_dir}")
     return lines
 
 
-def render_text(run_dir: Path) -> str:
-    """The report of a finished run as plain text."""
-    results = read_json(Path(run_dir) / "results.json")
+def render_lines(results: dict[str, Any], run_dir: Path) -> list[str]:
+    """The report of a run, line by line, as its end prints it."""
     title, header, rows = result_table(results)
     table = [header, *rows]
     widths = [max(len(row[i]) for row in table) for i in range(len(header))]
@@ -104,5 +104,9 @@ def render_text(run_dir: Path) -> str:
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  ".join(cells).rstrip())
-    lines += [f"note: {note}" for note in results["notes"]]
-    return "\n".join([*lines, *closing_lines(results, Path(run_dir))])
+    return [*lines, *closing_lines(results, run_dir)]
+
+
+def render_text(run_dir: Path) -> str:
+    """The report of a finished run's folder."""
+    return "\n".join(render_lines(read_json(Path(run_dir) / "results.json"), Path(run_dir)))

@@ -1,0 +1,88 @@
+"""``metaforge doctor``."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+from importlib import metadata
+from importlib.util import find_spec
+
+import click
+
+LEARN2LEARN = (
+    'pip install --no-deps "learn2learn==0.2.0" --config-settings="--build-option=build_ext"'
+)
+
+
+@click.command(short_help="Check the environment, and say what is missing.")
+def command() -> None:
+    """Print versions and devices, and for what is missing the command that brings it.
+
+    Ends with 1 if something required is missing or a plugin fails.
+    """
+    from metaforge.cli.text import table
+
+    click.echo(table(list(_environment())))
+    faults = [*_unmet(), *_failed_plugins()]
+    for fault in faults:
+        click.echo(f"missing: {fault}")
+    if find_spec("learn2learn") is None:
+        click.echo(
+            f"optional: learn2learn, for backend: learn2learn; install it with\n  {LEARN2LEARN}"
+        )
+    if faults:
+        raise click.exceptions.Exit(1)
+    click.echo("everything required is here")
+
+
+def _environment() -> Iterator[tuple[str, str]]:
+    from metaforge import __version__
+    from metaforge.components import Context
+
+    yield "metaforge", __version__
+    yield "python", f"{platform.python_version()} on {platform.platform()}"
+    yield "processors", str(os.cpu_count())
+    yield "torch", _torch()
+    for name in ("numpy", "scipy", "pydantic", "pluggy", "click", "learn2learn"):
+        yield name, _version(name)
+    cache = Context().cache_dir
+    yield "cache", f"{cache} ({'is there' if cache.is_dir() else 'not made yet'})"
+    yield "METAFORGE_DATA", os.environ.get("METAFORGE_DATA", "not set")
+
+
+def _torch() -> str:
+    try:
+        import torch
+    except ImportError as error:
+        return f"cannot be imported: {error}"
+    cuda = torch.cuda.get_device_name() if torch.cuda.is_available() else "no CUDA device"
+    return f"{torch.__version__}, {torch.get_num_threads()} threads, {cuda}"
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _unmet() -> Iterator[str]:
+    """What metaforge itself requires and this environment does not have."""
+    from metaforge.discovery import ENGINE, unmet_requirements
+
+    try:
+        distribution = metadata.distribution(ENGINE)
+    except metadata.PackageNotFoundError:
+        yield "metaforge is not installed, so it has no plugins; run: pip install -e ."
+        return
+    for fault in unmet_requirements(distribution):
+        yield f"metaforge {fault}; run: pip install --upgrade metaforge"
+
+
+def _failed_plugins() -> Iterator[str]:
+    from metaforge.plugins import host
+
+    for plugin in host().plugins:
+        if plugin.state == "failed":
+            yield f"{plugin}: {plugin.reason}"

@@ -1,0 +1,70 @@
+"""``metaforge ls``."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import click
+
+Row = tuple[str, str, str, str]
+RECIPE = "recipe"
+
+
+@click.command(short_help="List components and recipes.")
+@click.argument("kind", required=False)
+@click.argument("glob", required=False)
+def command(kind: str | None, glob: str | None) -> None:
+    """List what is on offer: everything, one KIND, or the names that match GLOB.
+
+    KIND is dataset, backbone, model, inner_algorithm, task_kernel, task_weighting, tracker
+    or recipe; data, inner, kernel and weighting will do.
+    """
+    from metaforge.cli.text import table
+
+    if kind and glob is None and any(character in kind for character in "*?["):
+        kind, glob = None, kind
+    wanted = _canonical(kind) if kind else None
+    rows = [
+        row
+        for row in (*_components(), *_recipes())
+        if wanted in (None, row[0]) and fnmatchcase(row[1], glob or "*")
+    ]
+    if not rows:
+        raise click.UsageError(f"nothing matches {' '.join(filter(None, (kind, glob)))!r}")
+    click.echo(table(rows, ("KIND", "NAME", "FROM", "SUMMARY")))
+
+
+def _canonical(kind: str) -> str:
+    from metaforge.registry import canonical_kind
+
+    return RECIPE if kind.removesuffix("s") == RECIPE else canonical_kind(kind)
+
+
+def _components() -> list[Row]:
+    from metaforge.components import KINDS
+    from metaforge.plugins import host
+
+    rows = [(c.kind, c.name, plugin.distribution, c.summary) for c, plugin in host().components()]
+    return sorted(rows, key=lambda row: (KINDS.index(row[0]), *row[1:]))
+
+
+def _recipes() -> list[Row]:
+    from metaforge.recipe.find import shipped_recipes
+
+    return [
+        (RECIPE, name, str(path.parent), summary(path))
+        for name, paths in shipped_recipes().items()
+        for path in paths
+    ]
+
+
+def summary(path: Path) -> str:
+    """The first line of a recipe's opening comment that is not the command that runs it."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        text = line.removeprefix("#").strip()
+        if not line.startswith("#"):
+            break
+        if text and not text.startswith("metaforge "):
+            return text
+    return ""

@@ -1,0 +1,43 @@
+"""``metaforge run``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+
+@click.command(short_help="Run a recipe, or go on with a run.")
+@click.argument("words", nargs=-1, metavar="RECIPE [KEY=VALUE]...")
+@click.option(
+    "--resume",
+    metavar="RUN",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Go on with a run that was stopped, from its folder.",
+)
+@click.option("--quiet", is_flag=True, help="Print no progress and no table.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON, nothing else.")
+def command(words: tuple[str, ...], resume: Path | None, quiet: bool, as_json: bool) -> None:
+    """Run a recipe: a path, or the name of a shipped one.
+
+    KEY=VALUE changes one option, such as condition.steps=100 or kernel.use=laplace.
+    """
+    if resume and words:
+        raise click.UsageError("--resume reads the recipe from the run: give no other")
+    if not resume and (not words or "=" in words[0]):
+        raise click.UsageError("say which recipe first, such as: metaforge run sp_maml seed=1")
+    from metaforge.cli.text import note_failed_plugins
+    from metaforge.recipe import load
+
+    resolved = None if resume else load(words[0], words[1:])
+    note_failed_plugins()
+    from metaforge import pipeline
+
+    quiet = quiet or as_json
+    if resolved is not None:
+        results = pipeline.run(resolved, quiet=quiet)
+    elif resume is not None:
+        results = pipeline.resume(resume, quiet=quiet)
+    if as_json:
+        click.echo(json.dumps(results, indent=2))

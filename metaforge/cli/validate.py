@@ -1,0 +1,70 @@
+"""``metaforge validate``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from metaforge.components import Choice
+    from metaforge.recipe import ResolvedRecipe
+    from metaforge.recipe.schema import Recipe
+
+
+@click.command(short_help="Find every problem of a recipe, run nothing.")
+@click.argument("recipe")
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+def command(recipe: str, overrides: tuple[str, ...]) -> None:
+    """Check a recipe, its plugins' options and its data, and say what would run."""
+    from metaforge.cli.text import note_failed_plugins
+    from metaforge.recipe import load
+
+    click.echo(described(load(recipe, overrides)))
+    note_failed_plugins()
+
+
+def described(resolved: ResolvedRecipe) -> str:
+    """What a recipe would run, and what in it is not the default."""
+    from metaforge.cli.text import indented, table
+    from metaforge.recipe.render import shown
+
+    lines = [f"ok: {resolved.source}", indented(table(_stages(resolved.recipe)))]
+    if resolved.changes:
+        lines.append("not the defaults:")
+        rows = [(key, shown(value)) for key, value in resolved.changes.items()]
+        lines.append(indented(table(rows)))
+    lines += [f"note: {note}" for note in resolved.notes]
+    return "\n".join(lines)
+
+
+def _stages(recipe: Recipe) -> list[tuple[str, str]]:
+    train, condition, evaluate = recipe.meta_train, recipe.condition, recipe.evaluate
+    runs = f"{evaluate.runs} runs of " if evaluate.runs > 1 else ""
+    rows = [
+        ("name", recipe.name),
+        ("data", _named(recipe.data)),
+        ("inner", _named(recipe.inner)),
+        ("bank", f"{recipe.bank.size} tasks"),
+        ("meta-train", f"{train.steps} steps of {train.batch} tasks, from the {train.tasks}"),
+        ("kernel", _named(recipe.kernel)),
+        ("weighting", _named(recipe.weighting)),
+        ("condition", f"{condition.steps} steps of {condition.batch} of the top {condition.top_m}"),
+        ("evaluate", f"{runs}{evaluate.targets} {evaluate.split} targets"),
+        ("controls", ", ".join(evaluate.controls) or "none"),
+        ("device", f"{recipe.device}, {recipe.precision}, seed {recipe.seed}"),
+    ]
+    if recipe.select:
+        tried = ", ".join(f"{key} of {list(v)}" for key, v in recipe.select.grid.items())
+        rows.insert(7, ("select", f"{tried}, on {recipe.select.targets} validation targets"))
+    return rows
+
+
+def _named(choice: Choice) -> str:
+    """A component's name, with those of the components in it."""
+    nested = [
+        f"{key}: {value['use']}"
+        for key, value in choice.options.items()
+        if isinstance(value, dict) and "use" in value
+    ]
+    return f"{choice.use} ({', '.join(nested)})" if nested else choice.use

@@ -1,0 +1,252 @@
+"""Where plugins come from, and which of them take part. None is imported here.
+
+These take part:
+
+* every one that an installed distribution lists under the entry-point group
+  ``metaforge``, and every file given with ``--plugin file.py``;
+* less those that ``-p no:NAME`` or ``METAFORGE_DISABLE_PLUGINS`` (names, comma-separated;
+  the word ``third-party`` stands for all but the built-in ones) block;
+* if ``METAFORGE_PLUGINS`` (names, comma-separated) is set, only these and the files.
+
+NAME is a plugin's name or ``distribution:name``. A blocked plugin is never imported.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from metaforge.errors import PluginError
+from metaforge.suggest import did_you_mean
+
+#: Both the entry-point group of plugins and the distribution of the built-in ones.
+GROUP = ENGINE = "metaforge"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A plugin not yet loaded. ``unmet()`` words a requirement that is not met, or is empty."""
+
+    name: str
+    distribution: str
+    version: str
+    package: str
+    load: Callable[[], Any]
+    unmet: Callable[[], str] = lambda: ""
+    is_file: bool = False
+
+    @property
+    def id(self) -> str:
+        """``distribution:name``, unique in a process."""
+        return f"{self.distribution}:{self.name}"
+
+    @property
+    def third_party(self) -> bool:
+        return self.distribution != ENGINE
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Which plugins take part; see the module's docstring."""
+
+    only: tuple[str, ...] = ()
+    disabled: tuple[str, ...] = ()
+    blocked: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
+    trace: bool = False
+
+    @classmethod
+    def from_environment(cls, blocked: Iterable[str] = (), files: Iterable[Path] = ()) -> Settings:
+        """The environment's settings, with those of the command line."""
+
+        def names(variable: str) -> tuple[str, ...]:
+            given = os.environ.get(variable, "").split(",")
+            return tuple(name.strip() for name in given if name.strip())
+
+        return cls(
+            only=names("METAFORGE_PLUGINS"),
+            disabled=names("METAFORGE_DISABLE_PLUGINS"),
+            blocked=tuple(blocked),
+            files=tuple(files),
+            trace=os.environ.get("METAFORGE_TRACE", "") not in ("", "0"),
+        )
+
+    def why_blocked(self, found: Found) -> str:
+        """What blocks a plugin, in words, or nothing."""
+        names = {found.name, found.id}
+        if names & set(self.blocked):
+            return f"blocked by -p no:{found.name}"
+        disabled = names | ({"third-party"} if found.third_party else set())
+        if disabled & set(self.disabled):
+            return "blocked by METAFORGE_DISABLE_PLUGINS"
+        if self.only and not found.is_file and not names & set(self.only):
+            return "not among METAFORGE_PLUGINS"
+        return ""
+
+    def refuse_unknown(self, found: Sequence[Found]) -> None:
+        """A plugin asked for, or blocked, by a name that none has."""
+        known = [name for plugin in found for name in (plugin.name, plugin.id)]
+        asked = {"-p no:": self.blocked, "METAFORGE_PLUGINS: ": self.only}
+        for source, names in asked.items():
+            for name in names:
+                if name not in known:
+                    raise PluginError(
+                        f"{source}{name}: no plugin has this name{did_you_mean(name, known)}"
+                    )
+
+
+def find_installed() -> list[Found]:
+    """Every plugin of every distribution on ``sys.path``: the built-in ones first, then by name.
+
+    A loop of our own: one distribution with unreadable metadata must not hide the others.
+    """
+    seen: dict[str, list[Found]] = {}
+    for distribution in metadata.distributions():
+        plugins = list(_plugins_of(distribution))
+        if plugins:
+            seen.setdefault(distribution.name.lower(), plugins)  # the first on the path counts
+    found = [plugin for plugins in seen.values() for plugin in plugins]
+    return sorted(found, key=lambda plugin: (plugin.third_party, plugin.id))
+
+
+def _plugins_of(distribution: metadata.Distribution) -> Iterator[Found]:
+    try:
+        entry_points = distribution.entry_points.select(group=GROUP)
+    except Exception as error:
+        if f"[{GROUP}]" in (distribution.read_text("entry_points.txt") or ""):
+            reason = f"its entry_points.txt cannot be read ({error})"
+            yield Found(
+                "?", distribution.name, distribution.version, "", object, unmet=lambda: reason
+            )
+        return
+    for entry_point in entry_points:
+        yield Found(
+            name=entry_point.name,
+            distribution=distribution.name,
+            version=distribution.version,
+            package=entry_point.value.partition(":")[0].partition(".")[0].strip(),
+            load=entry_point.load,
+            unmet=lambda: unmet_requirement(distribution),
+        )
+
+
+def unmet_requirement(distribution: metadata.Distribution) -> str:
+    """The first requirement of a distribution that this environment does not meet, in words.
+
+    The engine's own requirements are the installer's business: a part of them may be
+    missing and the rest still work (``metaforge doctor`` lists them).
+    """
+    if distribution.name == ENGINE:
+        return ""
+    return next(unmet_requirements(distribution), "")
+
+
+def unmet_requirements(distribution: metadata.Distribution) -> Iterator[str]:
+    """All requirements, extras left out, that are missing or have another version."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    for line in distribution.requires or ():
+        try:
+            requirement = Requirement(line)
+        except InvalidRequirement:
+            yield f"its metadata has an unreadable requirement, {line!r}"
+            continue
+        if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        wanted = f"{requirement.name}{requirement.specifier}"
+        installed = _installed_version(requirement.name)
+        if installed is None:
+            yield f"requires {wanted}, which is not installed"
+        elif not requirement.specifier.contains(installed, prereleases=True):
+            yield f"requires {wanted}, but {installed} is installed"
+
+
+def _installed_version(name: str) -> str | None:
+    if name.lower() == ENGINE:  # also from a source tree that is not installed
+        from metaforge import __version__
+
+        return __version__
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def find_file(path: Path) -> Found:
+    """A plugin in a file of its own; its module is importable under the file's stem."""
+    path = path.expanduser().absolute()
+    if not path.is_file() or path.suffix != ".py" or not path.stem.isidentifier():
+        raise PluginError(
+            f"--plugin {path}: expected a Python file with a module's name, such as my_kernel.py"
+        )
+    return Found(path.stem, path.name, "", path.stem, load=lambda: _load_file(path), is_file=True)
+
+
+def _load_file(path: Path) -> ModuleType:
+    name = path.stem
+    loaded = sys.modules.get(name)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(path):
+        return loaded
+    existing = importlib.util.find_spec(name)
+    if existing is not None and existing.origin != str(path):
+        raise ImportError(f"the file has the name of another module, {name!r}: rename it")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None, path
+    assert spec.loader is not None, path
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # targets say "my_kernel:Class"
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+@cache
+def source_hash(package: str) -> str:
+    """16 hex digits over every file of a top-level package, shipped data included.
+
+    Part of every cache key that the package's code went into; compiled files are left
+    out. Nothing is imported. Cached, since a process keeps the code that it loaded.
+    """
+    import hashlib
+
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        raise PluginError(f"package {package!r} cannot be found, so its source has no hash")
+    digest = hashlib.blake2b(digest_size=8)
+    if spec.submodule_search_locations is None:
+        digest.update(Path(spec.origin or "").read_bytes())
+        return digest.hexdigest()
+    for folder in map(Path, spec.submodule_search_locations):
+        for file in sorted(folder.rglob("*")):
+            if file.is_file() and file.suffix != ".pyc":
+                digest.update(f"{file.relative_to(folder).as_posix()}\0".encode())
+                digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+_settings: Settings | None = None
+
+
+def configure(settings: Settings | None) -> None:
+    """Set which plugins take part in this process; None reads the environment again."""
+    global _settings
+    _settings = settings
+
+
+def current_settings() -> Settings:
+    """What ``configure`` set, or else the environment's."""
+    global _settings
+    if _settings is None:
+        _settings = Settings.from_environment()
+    return _settings

@@ -1,0 +1,315 @@
+"""The plugin host: loads plugins in isolation, and calls their hooks.
+
+Each plugin lives under a pluggy manager of its own. So a plugin that fails leaves
+nothing behind, an exception names the plugin it came from, and no result hangs on the
+order of plugins: components are chosen by name, in the recipe.
+
+``metaforge.discovery`` tells which plugins take part. ``METAFORGE_TRACE=1`` prints every
+hook call and its result to stderr.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pluggy
+
+from metaforge import hookspecs
+from metaforge.components import API_VERSION, KINDS, Component, Options
+from metaforge.discovery import (
+    Found,
+    Settings,
+    current_settings,
+    find_file,
+    find_installed,
+    source_hash,
+)
+from metaforge.errors import MetaforgeError, PluginError, Problem
+from metaforge.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    import click
+
+    from metaforge.recipe.schema import Recipe
+
+HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("metaforge_"))
+#: The hook that registers each kind of component.
+REGISTRATION = {f"metaforge_{kind}s": kind for kind in KINDS}
+_NAME = re.compile(r"[\w.-]+")
+_TARGET = re.compile(r"[\w.]+:\w+")
+
+
+@dataclass(frozen=True)
+class PluginRecord:
+    """What is known of one plugin, loaded or not; ``reason`` says why it is not."""
+
+    name: str
+    distribution: str
+    version: str
+    state: Literal["loaded", "blocked", "failed"]
+    reason: str = ""
+    package: str = ""
+    components: tuple[Component, ...] = ()
+    hooks: tuple[str, ...] = ()
+    recipe_dirs: tuple[Path, ...] = ()
+    commands: Mapping[str, click.Command] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"plugin {self.name!r} ({self.distribution} {self.version}".rstrip() + ")"
+
+    @property
+    def source_hash(self) -> str:
+        """A hash of the package's files, for cache keys; empty where none was found."""
+        return source_hash(self.package) if self.package else ""
+
+
+class _Plugin:
+    """A plugin's object under its own pluggy manager."""
+
+    def __init__(self, found: Found, trace: bool):
+        self.object = found.load()
+        self._manager = pluggy.PluginManager(hookspecs.PROJECT)
+        self._manager.add_hookspecs(hookspecs)
+        if trace:
+            self._manager.add_hookcall_monitoring(*_tracer(found.id))
+        self._refuse_odd_functions()
+        self._manager.register(self.object, name=found.id)
+        self.hooks = tuple(name for name in HOOKS if self._caller(name).get_hookimpls())
+        if not self.hooks:
+            raise PluginError("it implements no hook: mark its functions with @metaforge.hookimpl")
+
+    def _caller(self, hook: str) -> pluggy.HookCaller:
+        return getattr(self._manager.hook, hook)
+
+    def _refuse_odd_functions(self) -> None:
+        """pluggy passes over what it does not know in silence; a user should not have to."""
+        for name in dir(self.object):
+            marks = self._manager.parse_hookimpl_opts(self.object, name)
+            if marks is None:
+                if name in HOOKS and callable(getattr(self.object, name)):
+                    raise PluginError(f"{name} is not marked with @metaforge.hookimpl")
+                continue
+            hook = marks.get("specname") or name
+            if hook not in HOOKS and not marks["optionalhook"]:
+                raise PluginError(f"unknown hook {hook!r}{did_you_mean(hook, HOOKS)}")
+            if marks["wrapper"] or marks["hookwrapper"]:
+                raise PluginError(f"{name} is a wrapper: a plugin's hooks are called on their own")
+
+    def call(self, hook: str, **arguments: Any) -> list[Any]:
+        """The results of the plugin's functions for one hook, those of None left out."""
+        return self._caller(hook)(**arguments)
+
+    def register(self, hook: str, expected: str, good: Callable[[Any], bool]) -> list[Any]:
+        """What a registration hook returned: lists whose every item must be ``good``."""
+        if hook not in self.hooks:
+            return []
+        results = self.call(hook)
+        if len(results) < len(self._caller(hook).get_hookimpls()):
+            results = [None]
+        items: list[Any] = []
+        for result in results:
+            if not isinstance(result, list | tuple):
+                raise PluginError(f"{hook} returned {result!r}, not a list of {expected}")
+            items += result
+        for item in items:
+            if not good(item):
+                raise PluginError(f"{hook} returned {item!r} among its {expected}")
+        return items
+
+    def components(self) -> tuple[Component, ...]:
+        found: dict[tuple[str, str], Component] = {}
+        for hook, kind in REGISTRATION.items():
+            for item in self.register(hook, "Components", lambda c: isinstance(c, Component)):
+                _refuse_bad_component(hook, kind, item)
+                if item.key in found:
+                    raise PluginError(f"{hook} returned {item.kind} {item.name!r} twice")
+                found[item.key] = item
+        return tuple(found.values())
+
+    def recipe_dirs(self) -> tuple[Path, ...]:
+        def is_folder(item: Any) -> bool:
+            return isinstance(item, Path) and item.is_dir()
+
+        return tuple(self.register("metaforge_recipes", "folders (as Paths)", is_folder))
+
+    def commands(self) -> Mapping[str, click.Command]:
+        if "metaforge_add_commands" not in self.hooks:
+            return {}
+        import click
+
+        group = click.Group()
+        self.call("metaforge_add_commands", cli=group)
+        return group.commands
+
+
+def _refuse_bad_component(hook: str, kind: str, component: Component) -> None:
+    name = f"{component.kind} {component.name!r}"
+    if component.kind != kind:
+        raise PluginError(f"{hook} returned a {name}, expected kind {kind!r}")
+    if component.api != API_VERSION:
+        raise PluginError(
+            f"{name} is written for plugin interface {component.api}, this one is {API_VERSION}"
+        )
+    if not _NAME.fullmatch(component.name):
+        raise PluginError(f"{hook} returned {name}: a name is letters, digits and . _ -")
+    for target in (component.target, component.check):
+        if target is not None and not _TARGET.fullmatch(target):
+            raise PluginError(f"{name}: {target!r} is not of the form 'module:attribute'")
+    options = component.options
+    if not (isinstance(options, type) and issubclass(options, Options)):
+        raise PluginError(f"{name}: its options must be a subclass of metaforge.components.Options")
+    if options.model_config.get("extra") != "forbid":
+        raise PluginError(f"{name}: its options must forbid unknown keys (extra='forbid')")
+    if "use" in options.model_fields:
+        raise PluginError(f"{name}: no option can be named 'use', which names the component")
+
+
+def _tracer(plugin: str) -> tuple[Callable[..., None], Callable[..., None]]:
+    def before(hook: str, functions: Sequence[Any], arguments: Mapping[str, Any]) -> None:
+        if functions:
+            shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+            print(f"metaforge: {plugin} -> {hook}({shown})", file=sys.stderr)
+
+    def after(outcome: Any, hook: str, functions: Sequence[Any], _: Mapping[str, Any]) -> None:
+        if functions:
+            result = outcome.exception or outcome.get_result()
+            print(f"metaforge: {plugin} <- {hook}: {result!r}", file=sys.stderr)
+
+    return before, after
+
+
+class PluginHost:
+    """Every plugin of a process, behind typed calls.
+
+    ``plugins`` has a record of each, failed and blocked ones included. Raises
+    ``PluginError`` where a plugin was asked for by name or by file and is not to be had.
+    """
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+        self._loaded: list[tuple[PluginRecord, _Plugin]] = []
+        files = [find_file(path) for path in settings.files]
+        found = find_installed() + files
+        settings.refuse_unknown(found)
+        self.plugins = tuple(self._admit(plugin) for plugin in found)
+        for record in self.plugins[len(found) - len(files) :]:
+            if record.state == "failed":
+                raise PluginError(f"--plugin {record.distribution}: {record.reason}")
+
+    def _admit(self, found: Found) -> PluginRecord:
+        identity = (found.name, found.distribution, found.version)
+        if blocked := self.settings.why_blocked(found):
+            return PluginRecord(*identity, "blocked", blocked)
+        if unmet := found.unmet():
+            return PluginRecord(*identity, "failed", unmet)
+        try:
+            plugin = _Plugin(found, self.settings.trace)
+            self._refuse_twice(plugin)
+            record = PluginRecord(
+                *identity,
+                "loaded",
+                package=found.package,
+                components=plugin.components(),
+                hooks=plugin.hooks,
+                recipe_dirs=plugin.recipe_dirs(),
+                commands=plugin.commands(),
+            )
+        except (Exception, SystemExit) as error:
+            return PluginRecord(*identity, "failed", one_line(error))
+        self._loaded.append((record, plugin))
+        return record
+
+    def _refuse_twice(self, plugin: _Plugin) -> None:
+        for record, other in self._loaded:
+            if other.object is plugin.object:
+                raise PluginError(f"it is the same object as {record}")
+
+    def components(self) -> tuple[tuple[Component, PluginRecord], ...]:
+        """Every component on offer, with the plugin that offers it."""
+        return tuple((item, record) for record, _ in self._loaded for item in record.components)
+
+    def recipe_dirs(self) -> tuple[Path, ...]:
+        """Folders of recipes that plugins bring."""
+        return tuple(folder for record, _ in self._loaded for folder in record.recipe_dirs)
+
+    def commands(self) -> Mapping[str, list[tuple[PluginRecord, click.Command]]]:
+        """Commands that plugins bring; more than one of a name is for the caller to refuse."""
+        found: dict[str, list[tuple[PluginRecord, click.Command]]] = {}
+        for record, _ in self._loaded:
+            for name, command in record.commands.items():
+                found.setdefault(name, []).append((record, command))
+        return found
+
+    def problems(self, recipe: Recipe) -> list[Problem]:
+        """What the plugins' ``metaforge_check_recipe`` find wrong with a whole recipe."""
+        return self._gather("metaforge_check_recipe", Problem, recipe=recipe)
+
+    def report_sections(self, results: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Further sections of the report, (heading, text)."""
+        return self._gather("metaforge_report_sections", tuple, results=results)
+
+    def call_observers(self, hook: str, **arguments: Any) -> None:
+        """Call an observer hook of every plugin; an exception becomes a ``PluginError``."""
+        for record, plugin in self._loaded:
+            if hook in record.hooks:
+                _call(record, plugin, hook, arguments)
+
+    def _gather(self, hook: str, item_type: type, **arguments: Any) -> list[Any]:
+        gathered: list[Any] = []
+        for record, plugin in self._loaded:
+            if hook not in record.hooks:
+                continue
+            for items in _call(record, plugin, hook, arguments):
+                if not isinstance(items, list | tuple) or not all(
+                    isinstance(item, item_type) for item in items
+                ):
+                    raise PluginError(
+                        f"{record}: {hook} returned {items!r}, not a list of {item_type.__name__}s"
+                    )
+                gathered += items
+        return gathered
+
+
+def _call(
+    record: PluginRecord, plugin: _Plugin, hook: str, arguments: Mapping[str, Any]
+) -> list[Any]:
+    try:
+        return plugin.call(hook, **arguments)
+    except Exception as error:
+        call = f"{hook}({_brief(arguments)})"
+        raise PluginError(f"{record}: {call} failed: {one_line(error)}") from error
+
+
+def _brief(arguments: Mapping[str, Any]) -> str:
+    """A call's arguments as far as they tell where a run was: the step, the task."""
+    told = {name: value for name, value in arguments.items() if isinstance(value, int | str)}
+    for value in arguments.values():
+        if isinstance(value, Mapping) and "task_id" in value:
+            told["task_id"] = value["task_id"]
+    return ", ".join(f"{name}={value}" for name, value in told.items())
+
+
+def one_line(error: BaseException) -> str:
+    """An exception's type and message in one line of bounded length; ours need no type."""
+    text = " ".join(str(error).split())
+    text = text if len(text) <= 300 else f"{text[:297]}..."
+    if isinstance(error, MetaforgeError) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+_host: tuple[Settings, PluginHost] | None = None
+
+
+def host() -> PluginHost:
+    """The process's plugin host, loaded at the first call after a change of settings."""
+    global _host
+    settings = current_settings()
+    if _host is None or _host[0] is not settings:
+        _host = settings, PluginHost(settings)
+    return _host[1]

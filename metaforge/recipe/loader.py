@@ -1,0 +1,190 @@
+"""``load``: a recipe and overrides in, a validated and complete recipe out."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from metaforge.components import Context, load_attribute
+from metaforge.errors import DataError, PluginError, Problem, RecipeError
+from metaforge.plugins import host, one_line
+from metaforge.recipe import overrides as overriding
+from metaforge.recipe.changes import changes
+from metaforge.recipe.checks import cross_section
+from metaforge.recipe.dialect import dump
+from metaforge.recipe.document import Document, plain, read
+from metaforge.recipe.find import find_recipe
+from metaforge.recipe.resolve import Chosen, resolve
+from metaforge.recipe.schema import Recipe
+
+#: No recipe is near this size; a data file given by mistake is.
+MAX_BYTES = 1_000_000
+
+
+@dataclass(frozen=True)
+class ResolvedRecipe:
+    """A recipe that is valid, and complete: every default is written out.
+
+    ``text`` is the recipe as given, ``source`` its path or ``<mapping>``; ``base_dir`` is
+    what its relative paths start from. ``notes`` tell what overrides dropped; ``changes``
+    maps dotted keys to the values that differ from the defaults. ``chosen`` has the
+    components, nested ones included, with their validated options.
+    """
+
+    recipe: Recipe
+    text: str
+    source: str
+    base_dir: Path
+    overrides: tuple[str, ...]
+    notes: tuple[str, ...]
+    changes: Mapping[str, Any]
+    chosen: tuple[Chosen, ...] = field(repr=False)
+    document: Document = field(repr=False)
+
+    def to_yaml(self) -> str:
+        """The complete recipe as text; loading it gives the same recipe."""
+        return dump(self.recipe.model_dump(mode="json", by_alias=True))
+
+    def problems(self) -> list[Problem]:
+        """What only the data, several sections together or the plugins can tell is wrong."""
+        where = self.document.where
+        found = [self.document.problem(at, message) for at, message in cross_section(self)]
+        found += data_problems(self.chosen, self.document, self.recipe.seed, self.base_dir)
+        for problem in host().problems(self.recipe):
+            place = problem.where or where(tuple(problem.path.split(".")))
+            found.append(replace(problem, where=place))
+        return _sorted(found)
+
+    def with_values(self, values: Mapping[str, Any]) -> ResolvedRecipe:
+        """The recipe with further values set by dotted keys, as overrides would.
+
+        Raises ``RecipeError`` if they are not valid. ``problems()`` is not run.
+        """
+        document = self.document.copy()
+        further = [
+            overriding.Override(overriding.split_key(key), plain(value), f"value of {key}")
+            for key, value in values.items()
+        ]
+        notes = overriding.apply(document, further)
+        return _resolved(
+            document, self.text, self.source, self.base_dir, self.overrides, [*self.notes, *notes]
+        )
+
+
+def load(
+    source: str | Path | Mapping[str, Any], overrides: Iterable[str] = (), *, check: bool = True
+) -> ResolvedRecipe:
+    """Read, override, validate and complete a recipe.
+
+    ``source`` is a path, the name of a shipped recipe, or a mapping; relative paths
+    in a mapping start from the working folder. With ``check``, the data, the sections
+    together and the plugins' own checks are looked at as well. Raises ``RecipeError`` with
+    every problem found.
+    """
+    overrides = tuple(overrides)
+    text, label, base_dir, document = _read(source)
+    notes = overriding.apply(document, overriding.parse_all(overrides))
+    try:
+        resolved = _resolved(document, text, label, base_dir, overrides, notes)
+    except _Invalid as error:
+        if not check:
+            raise
+        seed = document.data.get("seed")
+        seed = seed if isinstance(seed, int) else 0
+        data = data_problems(error.chosen, document, seed, base_dir)
+        raise RecipeError(_sorted([*error.problems, *data])) from None
+    problems = resolved.problems() if check else []
+    if problems:
+        raise RecipeError(problems)
+    return resolved
+
+
+class _Invalid(RecipeError):
+    """Also has the components that were chosen well, so that their data can be checked."""
+
+    def __init__(self, problems: list[Problem], chosen: list[Chosen]):
+        super().__init__(problems)
+        self.chosen = chosen
+
+
+def _resolved(
+    document: Document,
+    text: str,
+    source: str,
+    base_dir: Path,
+    overrides: tuple[str, ...],
+    notes: list[str],
+) -> ResolvedRecipe:
+    found = resolve(document, base_dir)
+    if found.recipe is None:
+        raise _Invalid(_sorted(found.problems), found.chosen)
+    return ResolvedRecipe(
+        recipe=found.recipe,
+        text=text,
+        source=source,
+        base_dir=base_dir,
+        overrides=overrides,
+        notes=tuple(notes),
+        changes=changes(found.recipe, found.chosen),
+        chosen=tuple(found.chosen),
+        document=document,
+    )
+
+
+def _read(source: str | Path | Mapping[str, Any]) -> tuple[str, str, Path, Document]:
+    """Text, label, folder and data of a recipe."""
+    if isinstance(source, Mapping):
+        data = plain(source)
+        return dump(data), "<mapping>", Path.cwd(), Document(data)
+    path = find_recipe(source)
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise RecipeError(f"{path} has more than {MAX_BYTES} bytes: it is no recipe")
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise RecipeError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise RecipeError(
+            f"{path} is not UTF-8 text: {error.reason} at byte {error.start}"
+        ) from error
+    return text, str(path), Path(os.path.abspath(path)).parent, read(text, str(path))
+
+
+def data_problems(
+    chosen: Iterable[Chosen], document: Document, seed: int, base_dir: Path
+) -> list[Problem]:
+    """What the components' own checks find wrong with the data they name."""
+    context = Context(seed=seed, base_dir=base_dir)
+    found = []
+    for choice in chosen:
+        component = choice.component
+        if component.check is None:
+            continue
+        what = f"check of {component.kind} {component.name!r}"
+        messages, code = _checked(what, component.check, choice, context)
+        found += [document.problem(choice.path, message, code) for message in messages]
+    return found
+
+
+def _checked(what: str, check: str, choice: Chosen, context: Context) -> tuple[list[str], int]:
+    try:
+        function: Callable[..., list[str]] = load_attribute(check)
+        return list(function(choice.options, context)), DataError.exit_code
+    except DataError as error:
+        return [str(error)], DataError.exit_code
+    except Exception as error:
+        return [f"{what} failed: {one_line(error)}"], PluginError.exit_code
+
+
+def _sorted(problems: Iterable[Problem]) -> list[Problem]:
+    """By line; those of overrides and of no line last."""
+
+    def line(problem: Problem) -> float:
+        found = re.search(r":(\d+)$", problem.where)
+        return int(found[1]) if found else float("inf")
+
+    return sorted(problems, key=line)

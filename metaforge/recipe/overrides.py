@@ -1,0 +1,170 @@
+"""``key.path=value``: changes to a recipe's data before it is validated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from metaforge import registry
+from metaforge.components import Choice, Component, nested_kinds
+from metaforge.errors import PluginError, Problem, RecipeError
+from metaforge.recipe.document import Document, Key, dotted, read_value
+from metaforge.recipe.render import key_names, sections, shown
+from metaforge.recipe.schema import Recipe
+
+
+@dataclass(frozen=True)
+class Override:
+    """A value for one key; ``label`` names it in problems."""
+
+    path: tuple[str, ...]
+    value: Any
+    label: str
+
+
+def split_key(key: str) -> tuple[str, ...]:
+    """A dotted key's parts. The keys of ``select.grid`` are dotted keys themselves."""
+    grid = "select.grid."
+    if key.startswith(grid):
+        return "select", "grid", key.removeprefix(grid)
+    return tuple(key.split("."))
+
+
+def parse(text: str) -> Override:
+    """Read ``key=value``: split at the first ``=``, the value read as in a recipe."""
+    label = f"override {text!r}"
+    key, equals, value = text.partition("=")
+    path = split_key(key.strip())
+    if not equals or not all(path):
+        raise RecipeError([Problem("", "expected key=value, such as condition.steps=50", label)])
+    return Override(path, read_value(value, label), label)
+
+
+def parse_all(texts: Iterable[str]) -> list[Override]:
+    """Read overrides, and raise the problems of all at once."""
+    parsed, problems = [], []
+    for text in texts:
+        try:
+            parsed.append(parse(text))
+        except RecipeError as error:
+            problems += error.problems
+    if problems:
+        raise RecipeError(problems)
+    return parsed
+
+
+def apply(document: Document, overrides: Iterable[Override]) -> list[str]:
+    """Change ``document``; returns a note for each option that a change of component drops.
+
+    An override that changes a section's ``use`` keeps what the recipe says beside it
+    where the new component has such an option, and drops the rest. Options that an
+    override gave are never dropped. Raises ``RecipeError`` where a key cannot be reached.
+    """
+    notes: list[str] = []
+    problems: list[Problem] = []
+    for override in overrides:
+        if isinstance(override.value, str) and _kind_at(document.data, override.path):
+            override = Override((*override.path, "use"), override.value, override.label)
+        try:
+            section = _section(document, override)
+        except LookupError as error:
+            problems.append(Problem(".".join(override.path), error.args[0], override.label))
+            continue
+        if override.path[-1] == "use":
+            notes += _drop_foreign(document, section, override)
+        _set(document, section, override)
+    if problems:
+        raise RecipeError(problems)
+    return notes
+
+
+def _section(document: Document, override: Override) -> dict[str, Any]:
+    """The mapping that holds the override's key; made where the recipe has none yet."""
+    section = document.data
+    for depth, key in enumerate(override.path[:-1], start=1):
+        path = override.path[:depth]
+        inner = section.get(key)
+        if inner is None:
+            inner = {}
+            document.origins[path] = override.label
+        elif isinstance(inner, str) and _kind_at(document.data, path):
+            inner = {"use": inner}
+        elif not isinstance(inner, dict):
+            raise LookupError(f"{dotted(path)} holds {shown(inner)}, not keys")
+        section[key] = inner
+        section = inner
+    return section
+
+
+def _set(document: Document, section: dict[str, Any], override: Override) -> None:
+    path = override.path
+    for written in [key for key in document.origins if key[: len(path)] == path]:
+        del document.origins[written]
+    section[path[-1]] = override.value
+    document.origins[path] = override.label
+    document.overridden |= {path[:depth] for depth in range(1, len(path) + 1)}
+
+
+def _drop_foreign(document: Document, section: dict[str, Any], override: Override) -> list[str]:
+    """Remove the recipe's options that the newly chosen component does not have."""
+    at = override.path[:-1]
+    kind = _kind_at(document.data, at)
+    component = _component(kind, override.value) if kind else None
+    if component is None:
+        return []  # not a component, or unknown: for validation to report
+    known = {"use", *component.options.model_fields, *key_names(component.options)}
+    foreign = [key for key in section if key not in known and (*at, key) not in document.overridden]
+    for key in foreign:
+        del section[key]
+    return [
+        f"{override.label} drops {dotted((*at, key))}: "
+        f"{component.kind} {component.name!r} has no such option"
+        for key in foreign
+    ]
+
+
+def _component(kind: str, name: Any) -> Component | None:
+    try:
+        return registry.get(kind, name) if isinstance(name, str) else None
+    except PluginError:
+        return None
+
+
+def _kind_at(data: Mapping[str, Any], path: Key) -> str | None:
+    """The kind of component that the key at ``path`` holds, if it holds one."""
+    model: type[BaseModel] | None = Recipe
+    kind = None
+    here: Any = data
+    for key in path:
+        if model is None or not isinstance(key, str):
+            return None
+        here = here.get(key) if isinstance(here, Mapping) else None
+        kind = nested_kinds(model).get(key)
+        if kind is None:
+            model = sections(model).get(key)
+        else:
+            component = _component(kind, chosen_name(model, key, here))
+            model = component.options if component else None
+    return kind
+
+
+def chosen_name(model: type[BaseModel], key: str, value: Any) -> str | None:
+    """The component that a key's value names, or else the key's default does."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping) and "use" in value:
+        return value["use"]
+    default = default_choice(model, key)
+    return default.use if default else None
+
+
+def default_choice(model: type[BaseModel], key: str) -> Choice | None:
+    """The component that a key holds if nothing is said."""
+    for name, info in model.model_fields.items():
+        if key in (name, info.alias):
+            default = info.get_default(call_default_factory=True)
+            return default if isinstance(default, Choice) else None
+    return None

@@ -1,0 +1,177 @@
+"""Look-up of components by kind and name, and their creation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from metaforge.components import KINDS, Choice, Component, Context, nested_kinds
+from metaforge.discovery import ENGINE, source_hash
+from metaforge.errors import MetaforgeError, PluginError
+from metaforge.plugins import PluginRecord, host, one_line
+from metaforge.suggest import did_you_mean, nearest
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+#: The recipe's words for kinds; users may say either.
+ALIASES = {
+    "data": "dataset",
+    "inner": "inner_algorithm",
+    "kernel": "task_kernel",
+    "weighting": "task_weighting",
+}
+_STATE = {"failed": "has failed", "blocked": "is blocked"}
+
+
+class UnknownComponent(PluginError):
+    """No component has this name; ``suspects`` are the missing plugins that may be why."""
+
+    def __init__(self, summary: str, suspects: list[str]):
+        super().__init__("\n  ".join([summary, *suspects]))
+        self.summary = summary
+        self.suspects = suspects
+
+
+def canonical_kind(kind: str) -> str:
+    """The kind that a user's word means: ``kernel``, ``kernels``, ``task_kernel``."""
+    for word in (kind, kind.removesuffix("s")):
+        if ALIASES.get(word, word) in KINDS:
+            return ALIASES.get(word, word)
+    known = (*KINDS, *ALIASES)
+    raise PluginError(
+        f"unknown kind of component {kind!r}{did_you_mean(kind, known)} (kinds: {', '.join(KINDS)})"
+    )
+
+
+def get(kind: str, name: str) -> Component:
+    """The component of a kind by its name, or by ``distribution:name``.
+
+    Raises ``UnknownComponent`` for an unknown name and ``PluginError`` for one that two
+    plugins offer.
+    """
+    return _find(canonical_kind(kind), name)[0]
+
+
+def owner(component: Component) -> PluginRecord:
+    """The plugin that offers a component."""
+    for offered, record in host().components():
+        if offered is component:
+            return record
+    raise PluginError(f"{component.kind} {component.name!r} is offered by no loaded plugin")
+
+
+def _find(kind: str, name: str) -> tuple[Component, PluginRecord]:
+    distribution, _, short = name.rpartition(":")
+    offers = [(c, plugin) for c, plugin in host().components() if c.kind == kind]
+    found = [
+        (component, plugin)
+        for component, plugin in offers
+        if component.name == short and distribution in ("", plugin.distribution)
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        plugins = " and ".join(str(plugin) for _, plugin in found)
+        picks = " or ".join(sorted({f"{p.distribution}:{short}" for _, p in found}))
+        raise PluginError(f"{kind} {name!r} is offered by {plugins}: say {picks}, or block one")
+    known = sorted(component.name for component, _ in offers)
+    raise _unknown(kind, name, known)
+
+
+def _unknown(kind: str, name: str, known: list[str]) -> UnknownComponent:
+    summary = f"unknown {kind} {name!r}{did_you_mean(name, known)}"
+    if not nearest(name, known):
+        summary += f" (there are: {', '.join(known) or 'none'})"
+    plugins = host().plugins
+    suspects = [
+        f"{plugin} may have it, but {_STATE[plugin.state]}: {plugin.reason}"
+        for plugin in plugins
+        if plugin.state != "loaded"
+    ]
+    if not any(plugin.distribution == ENGINE for plugin in plugins):
+        suspects.append("the built-in plugins are not installed: run 'pip install -e .'")
+    return UnknownComponent(summary, suspects)
+
+
+def create(kind: str, name: str, /, *, context: Context | None = None, **options: Any) -> Any:
+    """A ready component.
+
+    An option that holds a component may be given as its name, as a mapping with
+    ``use``, as a ``Choice``, or as a ready object, which then goes to the component as
+    it is. Raises ``PluginError`` for an unknown name or a component that fails, and
+    ``RecipeError`` for bad options.
+    """
+    from metaforge.recipe.resolve import checked_options
+
+    component, plugin = _find(canonical_kind(kind), name)
+    context = context or Context()
+    kinds = nested_kinds(component.options)
+    ready = {key: options[key] for key in kinds if _is_ready(options.get(key))}
+    named = {key: Choice(use=f"<{type(value).__qualname__}>") for key, value in ready.items()}
+    checked = checked_options(component, options | named, context.base_dir)
+    nested = {
+        key: ready[key] if key in ready else _create_nested(nested_kind, checked, key, context)
+        for key, nested_kind in kinds.items()
+    }
+    return _call_target(component, plugin, checked, context, nested)
+
+
+def create_choice(kind: str, choice: Choice, context: Context | None = None) -> Any:
+    """The component that a recipe's section chose, ready."""
+    return create(kind, choice.use, context=context, **choice.options)
+
+
+def _is_ready(value: Any) -> bool:
+    """Whether a value given for a nested component is the component itself."""
+    if isinstance(value, list | tuple):
+        return any(map(_is_ready, value))
+    return not isinstance(value, str | Mapping | Choice | None)
+
+
+def _create_nested(kind: str, options: BaseModel, key: str, context: Context) -> Any:
+    value = getattr(options, key)
+    if value is None:
+        return None
+    if isinstance(value, Choice):
+        return create_choice(kind, value, context)
+    return tuple(create_choice(kind, item, context) for item in value)
+
+
+def _call_target(
+    component: Component,
+    plugin: PluginRecord,
+    options: BaseModel,
+    context: Context,
+    nested: Mapping[str, Any],
+) -> Any:
+    """Import and call the target; what it raises on purpose passes, the rest is named."""
+    what = f"{component.kind} {component.name!r} of {plugin}"
+    try:
+        target = component.load()
+    except MetaforgeError:
+        raise
+    except Exception as error:
+        raise PluginError(
+            f"{what}: {component.target} cannot be imported: {one_line(error)}"
+        ) from error
+    try:
+        return target(options, context, **nested)
+    except MetaforgeError:
+        raise
+    except Exception as error:
+        raise PluginError(f"{what} could not be created: {one_line(error)}") from error
+
+
+def component_identity(component: Component) -> dict[str, str]:
+    """What a cache key must hold of a component's code."""
+    plugin = owner(component)
+    package = component.target.partition(":")[0].partition(".")[0]
+    packages = sorted({package, plugin.package})
+    return {
+        "kind": component.kind,
+        "name": component.name,
+        "distribution": plugin.distribution,
+        "version": plugin.version,
+        "source": "-".join(map(source_hash, packages)),
+    }

@@ -1,0 +1,349 @@
+"""The laws of inner algorithms, as checks a plugin's own tests can call.
+
+Each ``check_*`` takes an initialised algorithm in float64, its parameters and a batch of
+tasks; it raises ``AssertionError`` naming the law that is broken.
+``check_inner_algorithm`` initialises one and runs them all.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import io
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from metaforge import losses, seeding
+from metaforge.contracts import InnerAlgorithm, Params, Tree
+from metaforge.errors import MetaforgeError
+from metaforge.tasks import TaskBatch, TaskShape
+
+#: Of equalities in float64, relative to the largest entry.
+TOLERANCE = 1e-10
+#: Of gradients against central finite differences with step ``_STEP``.
+GRADIENT_TOLERANCE = 1e-6
+_STEP = 1e-6
+
+#: (outputs [B, Q, o], y, mask [B, Q]) -> [B]
+TaskLosses = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def toy_tasks(
+    shape: TaskShape, n_tasks: int = 3, *, unequal: bool = False, seed: int = 0
+) -> TaskBatch:
+    """Random float64 tasks of a shape. With ``unequal`` the last rows of some tasks are padding."""
+    random = seeding.generator(seed, "toy tasks")
+    per_class = shape.outputs if shape.kind == "classification" else 1
+
+    def rows(each: int) -> tuple[Tensor, Tensor, Tensor]:
+        n = each * per_class
+        x = torch.randn(n_tasks, n, *shape.input_shape, generator=random, dtype=torch.float64)
+        if shape.kind == "classification":
+            y = (torch.arange(n) % per_class).expand(n_tasks, n).clone()
+        else:
+            y = torch.randn(n_tasks, n, shape.outputs, generator=random, dtype=torch.float64)
+        mask = torch.ones(n_tasks, n, dtype=torch.float64)
+        if unequal:
+            for task in range(1, n_tasks):
+                padding = slice(n - task % n, n)
+                x[task, padding], y[task, padding], mask[task, padding] = 0, 0, 0
+        return x, y, mask
+
+    (support_x, support_y, support_mask), (query_x, query_y, query_mask) = (
+        rows(shape.shots),
+        rows(shape.queries),
+    )
+    return TaskBatch(
+        support_x,
+        support_y,
+        query_x,
+        query_y,
+        support_mask=support_mask,
+        query_mask=query_mask,
+        outputs=shape.outputs,
+    )
+
+
+def check_inner_algorithm(
+    algorithm: InnerAlgorithm,
+    shape: TaskShape,
+    *,
+    unadapted: InnerAlgorithm | None = None,
+    task_losses: TaskLosses = losses.task_losses,
+) -> None:
+    """Every law, on toy tasks. ``unadapted`` is the same algorithm with 0 inner steps; one with
+    an inner loop has to give it. ``task_losses`` is its outer loss on its own predictions."""
+    params = fresh_parameters(algorithm, shape)
+    tasks = toy_tasks(shape, unequal=True)
+    check_parameters_untouched(algorithm, params, tasks)
+    if algorithm.has_inner_loop:
+        assert unadapted is not None, "has_inner_loop: give the algorithm with 0 steps, unadapted"
+        fresh_parameters(unadapted, shape)
+        check_zero_steps(unadapted, params, tasks)
+    check_meta_gradient(algorithm, params, tasks, unadapted=unadapted)
+    check_adapts(algorithm, params, tasks)
+    check_losses_are_of_predictions(algorithm, params, tasks, task_losses)
+    check_task_independence(algorithm, params, tasks)
+    check_padding(algorithm, params, tasks)
+    check_query_by_query(algorithm, params, tasks)
+    check_evaluation_keeps_nothing(algorithm, params, tasks)
+    check_ways(algorithm, params, tasks)
+    check_export(algorithm, params, tasks)
+
+
+def fresh_parameters(algorithm: InnerAlgorithm, shape: TaskShape) -> Params:
+    """theta in float64, ready for gradients."""
+    params = algorithm.init(shape, seeding.generator(0, "init"))
+    assert all(value.dtype == torch.float64 for value in params.values()), (
+        "init: in the context's precision; give these checks a context of dtype float64"
+    )
+    return {name: value.requires_grad_() for name, value in params.items()}
+
+
+def check_parameters_untouched(algorithm: InnerAlgorithm, params: Params, tasks: TaskBatch) -> None:
+    """No method changes theta in place."""
+    before = {name: value.detach().clone() for name, value in params.items()}
+    meta_gradient(algorithm, params, tasks)
+    algorithm.adapt(params, tasks.without_query())
+    algorithm.predict(params, tasks.without_query(), _query(tasks)[0])
+    algorithm.export(params, tasks[:1].without_query())
+    assert set(params) == set(before), "theta untouched: no key is added or removed"
+    for name, value in params.items():
+        assert torch.equal(value.detach(), before[name]), f"theta untouched: {name} changed"
+
+
+def check_zero_steps(unadapted: InnerAlgorithm, params: Params, tasks: TaskBatch) -> None:
+    """With 0 inner steps every task's adapted state is theta."""
+    state = unadapted.adapt(params, tasks.without_query())
+    for name, value in params.items():
+        law = f"zero steps are the identity: {name}"
+        _close(state[name], value.expand(len(tasks), *value.shape), 0.0, law)
+
+
+def check_meta_gradient(
+    algorithm: InnerAlgorithm,
+    params: Params,
+    tasks: TaskBatch,
+    *,
+    unadapted: InnerAlgorithm | None = None,
+    directions: int = 3,
+) -> None:
+    """The gradient of ``losses`` in theta matches central finite differences along random
+    directions: of the losses themselves at order 2; at order 1 of the losses at theta plus
+    the update, the update held constant (``unadapted`` evaluates those)."""
+    if algorithm.order == 1:
+        assert unadapted is not None, "order 1: the check needs the algorithm with 0 steps"
+        with torch.no_grad():
+            state = algorithm.adapt(params, tasks.without_query())
+            updates = {name: state[name] - value for name, value in params.items()}
+
+    def objective(theta: Params) -> Tensor:
+        if algorithm.order == 2:
+            return _weigh(algorithm.losses(theta, tasks))
+        assert unadapted is not None
+        each = [
+            unadapted.losses({k: v + updates[k][b] for k, v in theta.items()}, tasks[b : b + 1])
+            for b in range(len(tasks))
+        ]
+        return _weigh(torch.cat(each))
+
+    gradient = meta_gradient(algorithm, params, tasks)
+    random = seeding.generator(0, "directions")
+    for _ in range(directions):
+        direction = {
+            k: torch.randn(v.shape, generator=random, dtype=v.dtype) for k, v in params.items()
+        }
+        found = torch.stack([(gradient[k] * direction[k]).sum() for k in params]).sum()
+        expected = _central_difference(objective, params, direction)
+        scale = torch.cat([value.flatten() for value in gradient.values()]).norm()
+        assert (found - expected).abs() <= GRADIENT_TOLERANCE * max(scale, expected.abs()), (
+            f"meta-gradient at order {algorithm.order}: {found:.9g} along a direction where "
+            f"finite differences give {expected:.9g}"
+        )
+
+
+def check_adapts(algorithm: InnerAlgorithm, params: Params, tasks: TaskBatch) -> None:
+    """Predictions come after adaptation: other support labels, other predictions."""
+    y = tasks.support_y
+    other = y + 1 if tasks.is_regression else (y + 1) % tasks.outputs
+    relabelled = replace(tasks.without_query(), support_y=other)
+    x, _ = _query(tasks)
+    with torch.no_grad():
+        before = algorithm.predict(params, tasks.without_query(), x)
+        after = algorithm.predict(params, relabelled, x)
+    for b in range(len(tasks)):
+        assert not torch.allclose(before[b], after[b]), (
+            "adaptation: predictions do not depend on the support labels"
+        )
+
+
+def check_losses_are_of_predictions(
+    algorithm: InnerAlgorithm,
+    params: Params,
+    tasks: TaskBatch,
+    task_losses: TaskLosses = losses.task_losses,
+) -> None:
+    """The outputs that ``predict`` gives are those that ``losses`` scores."""
+    x, y = _query(tasks)
+    with torch.no_grad():
+        outputs = algorithm.predict(params, tasks.without_query(), x)
+        found = algorithm.losses(params, tasks)
+    assert outputs.shape == (*x.shape[:2], tasks.outputs), "predict: [B, Q, outputs]"
+    expected = task_losses(outputs, y, tasks.query_mask)
+    _close(found, expected, TOLERANCE, "losses are those of the predictions")
+
+
+def check_task_independence(algorithm: InnerAlgorithm, params: Params, tasks: TaskBatch) -> None:
+    """Row b of the losses, and its gradient, is what task b alone gives."""
+    together = algorithm.losses(params, tasks)
+    assert together.shape == (len(tasks),), "losses: [B]"
+    names, leaves = list(params), list(params.values())
+    for b in range(len(tasks)):
+        alone = algorithm.losses(params, tasks[b : b + 1])
+        _close(together[b : b + 1], alone, TOLERANCE, "independence: a task's loss is its own")
+        row = torch.autograd.grad(together[b], leaves, retain_graph=True)
+        own = torch.autograd.grad(alone[0], leaves)
+        for name, found, expected in zip(names, row, own, strict=True):
+            law = f"independence: a task's gradient in {name} is its own"
+            _close(found, expected, TOLERANCE, law)
+
+
+def check_padding(algorithm: InnerAlgorithm, params: Params, tasks: TaskBatch) -> None:
+    """A task with padding gives what it gives without its padding rows."""
+    query_x, query_y = _query(tasks)
+    with torch.no_grad():
+        padded = algorithm.losses(params, tasks)
+        for b in range(len(tasks)):
+            support, query = tasks.support_mask[b] > 0, tasks.query_mask[b] > 0
+            trimmed = TaskBatch(
+                tasks.support_x[b : b + 1, support],
+                tasks.support_y[b : b + 1, support],
+                query_x[b : b + 1, query],
+                query_y[b : b + 1, query],
+                outputs=tasks.outputs,
+            )
+            law = "padding: unequal shots give what the rows without padding give"
+            _close(padded[b : b + 1], algorithm.losses(params, trimmed), TOLERANCE, law)
+
+
+def check_query_by_query(algorithm: InnerAlgorithm, params: Params, tasks: TaskBatch) -> None:
+    """Unless ``transductive``, a query's prediction does not depend on the other queries; if it
+    says ``transductive``, one does."""
+    support, (x, _) = tasks.without_query(), _query(tasks)
+    width = 2 if algorithm.transductive else 1  # batch statistics need two
+    with torch.no_grad():
+        together = algorithm.predict(params, support, x)
+        alone = [algorithm.predict(params, support, part) for part in x.split(width, 1)]
+    found = torch.cat(alone, 1)
+    if algorithm.transductive:
+        assert not torch.allclose(found, together), (
+            "transductive: declared, but queries do not see each other"
+        )
+    else:
+        _close(found, together, TOLERANCE, "queries: one by one gives what together gives")
+
+
+def check_evaluation_keeps_nothing(
+    algorithm: InnerAlgorithm, params: Params, tasks: TaskBatch, repeats: int = 10
+) -> None:
+    """Under ``no_grad`` results carry no graph, and no tensor outlives a call."""
+    support, (x, _) = tasks.without_query(), _query(tasks)
+
+    @torch.no_grad()
+    def evaluate() -> None:
+        results = [
+            algorithm.predict(params, support, x),
+            algorithm.losses(params, tasks),
+            *_leaves(algorithm.adapt(params, support)),
+        ]
+        assert not any(value.requires_grad for value in results), "evaluation: no graph is kept"
+
+    evaluate()
+    before = _live_tensors()
+    for _ in range(repeats):
+        evaluate()
+    grown = _live_tensors() - before
+    assert grown < repeats, f"evaluation: memory is flat; {grown} tensors outlived {repeats} calls"
+
+
+def check_ways(algorithm: InnerAlgorithm, params: Params, tasks: TaskBatch) -> None:
+    """Tasks with one more output are served, or refused by name: as ``variable_ways`` says."""
+    support = replace(tasks.without_query(), outputs=tasks.outputs + 1)
+    try:
+        algorithm.predict(params, support, _query(tasks)[0])
+    except MetaforgeError:
+        assert not algorithm.variable_ways, "variable_ways: declared, but refused"
+    else:
+        assert algorithm.variable_ways, "variable_ways: not declared, but other ways not refused"
+
+
+def check_export(algorithm: InnerAlgorithm, params: Params, tasks: TaskBatch) -> None:
+    """The exported predictor is a plain module: it predicts as ``predict`` does, and a deep
+    copy, a pickled copy and one that loaded its saved state do the same."""
+    task, x = tasks[:1], _query(tasks)[0][:1]
+    module = algorithm.export(params, task.without_query())
+    with torch.no_grad():
+        expected = algorithm.predict(params, task.without_query(), x)[0]
+        saved = io.BytesIO()
+        torch.save(module.state_dict(), saved)
+        saved.seek(0)
+        loaded = algorithm.export(params, tasks[1:2].without_query())
+        loaded.load_state_dict(torch.load(saved, weights_only=True))
+        copies = {
+            "export": module,
+            "deepcopy": copy.deepcopy(module),
+            "pickle": pickle.loads(pickle.dumps(module)),
+            "state_dict": loaded,
+        }
+        for name, made in copies.items():
+            _close(made(x[0]), expected, TOLERANCE, f"export: {name} predicts the same")
+
+
+def meta_gradient(algorithm: InnerAlgorithm, params: Params, tasks: TaskBatch) -> Params:
+    """The gradient in theta of the tasks' losses, weighted unequally."""
+    value = _weigh(algorithm.losses(params, tasks))
+    found = torch.autograd.grad(value, list(params.values()))
+    return dict(zip(params, found, strict=True))
+
+
+def _query(tasks: TaskBatch) -> tuple[Tensor, Tensor]:
+    assert tasks.query_x is not None
+    assert tasks.query_y is not None
+    return tasks.query_x, tasks.query_y
+
+
+def _weigh(values: Tensor) -> Tensor:
+    return values @ torch.linspace(0.5, 1.5, len(values), dtype=values.dtype)
+
+
+@torch.no_grad()
+def _central_difference(
+    objective: Callable[[Params], Tensor], params: Params, direction: Params
+) -> Tensor:
+    def at(step: float) -> Tensor:
+        return objective({k: v + step * direction[k] for k, v in params.items()})
+
+    return (at(_STEP) - at(-_STEP)) / (2 * _STEP)
+
+
+def _leaves(tree: Tree) -> list[Tensor]:
+    if isinstance(tree, Tensor):
+        return [tree]
+    items = tree.values() if isinstance(tree, dict) else tree
+    return [leaf for item in items for leaf in _leaves(item)]
+
+
+def _live_tensors() -> int:
+    gc.collect()
+    return sum(issubclass(type(thing), Tensor) for thing in gc.get_objects())
+
+
+def _close(found: Tensor, expected: Tensor, tolerance: float, law: str) -> None:
+    assert found.shape == expected.shape, f"{law}; shape {found.shape}, not {expected.shape}"
+    scale = float(expected.detach().abs().max()) or 1.0
+    worst = float((found - expected).detach().abs().max()) / scale
+    assert worst <= tolerance, f"{law}; off by {worst:.2g} of the largest"

@@ -1,0 +1,254 @@
+"""Whole runs on small real recipes: the laws of results, resuming, determinism."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import metaforge
+from metaforge.errors import DataError, MetaforgeError, NumericError, PluginError
+from metaforge.pipeline import resume
+from metaforge.recipe import load
+from metaforge.report import render_text
+
+SMALL = {
+    "name": "small",
+    "data": {"use": "sinusoids", "shots": 5, "queries": 10},
+    "inner": {"use": "maml", "model": {"use": "mlp", "hidden": [16]}, "steps": 2, "lr": 0.01},
+    "bank": {"size": 200},
+    "meta_train": {"steps": 60, "batch": 4, "validate_every": 20, "validation_targets": 10},
+    "condition": {"steps": 6, "batch": 4, "top_m": 10},
+    "evaluate": {"targets": 12},
+}
+KERNELS = ("gaussian", "laplace", "linear")
+WEIGHTINGS = ("tasml", "uniform", "uncertainty")
+
+
+@pytest.fixture(autouse=True)
+def _in_tmp(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("METAFORGE_CACHE", str(tmp_path / "cache"))
+
+
+def run(*overrides: str) -> dict:
+    return metaforge.run(SMALL, *overrides)
+
+
+def without_clock(results: dict) -> dict:
+    return {k: v for k, v in results.items() if k not in ("seconds", "run_dir")}
+
+
+def read(run_dir: str, name: str) -> str:
+    return (Path(run_dir) / name).read_text()
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_every_kernel_with_every_weighting(kernel, weighting):
+    results = run(f"kernel.use={kernel}", f"weighting.use={weighting}")
+    for name in ("unconditional", "conditional", "difference"):
+        figure = results[name]
+        assert figure["n"] == 12
+        assert figure["ci95"][0] <= figure["mean"] <= figure["ci95"][1]
+    assert results["conditional"]["mean"] != results["unconditional"]["mean"]
+
+
+def test_controls_are_paired_and_complete():
+    controls = ["uniform_bank", "random_m", "topm_equal", "target_only", "uncertainty", "oracle"]
+    results = run(f"evaluate.controls=[{', '.join(controls)}]", "evaluate.without_target_term=true")
+    without = {
+        f"{name}_without_target" for name in ("sp", "uniform_bank", "random_m", "topm_equal")
+    }
+    assert set(results["controls"]) == {*controls, *without}
+    records = [json.loads(x) for x in read(results["run_dir"], "targets.jsonl").splitlines()]
+    for name, control in results["controls"].items():
+        last = np.array([r["curves"][name][-1] for r in records])
+        assert control["mean"] == pytest.approx(last.mean())
+        assert control["sd"] == pytest.approx(last.std(ddof=1))
+        if name != "sp_without_target":
+            against = control["compared_with"]
+            sp = np.array([r["curves"][against][-1] for r in records])
+            assert control["sp_minus_control"]["mean"] == pytest.approx((sp - last).mean())
+    first = [{name: curve[0] for name, curve in r["curves"].items()} for r in records]
+    assert all(len(set(at_zero.values())) == 1 for at_zero in first), "J = 0 is one baseline"
+
+
+def test_zero_steps_is_the_unconditional_baseline():
+    results = run("condition.steps=0")
+    assert results["difference"]["mean"] == 0.0
+    assert results["difference"]["p"] is None
+    assert "undefined" in render_text(Path(results["run_dir"]))
+
+
+def test_m_beyond_n_means_all():
+    assert run("condition.top_m=100000")["conditional"]["n"] == 12
+
+
+def test_the_same_command_twice_gives_the_same_bits():
+    first, second = run("evaluate.controls=[random_m]"), run("evaluate.controls=[random_m]")
+    assert without_clock(first) == without_clock(second)
+    assert read(first["run_dir"], "targets.jsonl") == read(second["run_dir"], "targets.jsonl")
+
+
+def test_the_cache_of_phase_1_is_used_where_it_may_be_and_not_where_it_may_not():
+    log = "log.txt"
+    run()
+    assert "from the cache" in read(run("weighting.use=uniform")["run_dir"], log)
+    assert "from the cache" in read(run("kernel.use=laplace")["run_dir"], log)
+    for change in ("seed=1", "inner.lr=0.02", "meta_train.batch=5", "data.shots=6"):
+        assert "from the cache" not in read(run(change)["run_dir"], log), change
+
+
+def test_resolved_recipe_reproduces_the_run():
+    first = run("condition.top_m=7")
+    again = metaforge.run(Path(first["run_dir"]) / "resolved.yaml")
+    assert without_clock(first)["conditional"] == without_clock(again)["conditional"]
+
+
+def test_selection_is_made_on_validation_and_recorded():
+    results = metaforge.run(
+        {
+            **SMALL,
+            "select": {
+                "grid": {
+                    "condition.steps": [0, 3, 6],
+                    "condition.top_m": [3, 20],
+                    "weighting.lambda": [0.01, 1.0],
+                },
+                "targets": 5,
+            },
+        }
+    )
+    table = json.loads(read(results["run_dir"], "select.json"))
+    assert len(table["tried"]) == 4
+    assert table["split"] == "val"
+    best = min(mean for row in table["tried"] for mean in row["mean"])
+    assert table["score"] == best
+    assert set(results["selected"]) == {"condition.steps", "condition.top_m", "weighting.lambda"}
+    assert results["steps"] == results["selected"]["condition.steps"]
+
+
+def test_runs_of_targets_are_the_papers_protocol():
+    results = run("evaluate.runs=3", "evaluate.targets=4")
+    assert results["conditional"]["n"] == 12
+    assert results["runs"]["runs"] == 3
+    assert "sd_over_runs" in results["runs"]["conditional"]
+
+
+def test_a_diverging_inner_loop_stops_with_the_task_and_the_step():
+    with pytest.raises(NumericError, match=r"task \d+ is not finite .*inner step"):
+        run("inner.lr=1e30")
+
+
+def test_other_code_is_not_resumed():
+    results = run()
+    path = Path(results["run_dir"]) / "env.json"
+    env = json.loads(path.read_text())
+    env["components"]["weighting"]["version"] = "0.0.1"
+    path.write_text(json.dumps(env))
+    with pytest.raises(PluginError, match=r"(?s)cannot be resumed.*version: 0\.0\.1":
+        resume(Path(results["run_dir"]))
+
+
+def test_a_run_whose_plugin_is_gone_says_which_distribution_made_it():
+    path = Path(run()["run_dir"])
+    text = (path / "resolved.yaml").read_text()
+    (path / "resolved.yaml").write_text(text.replace("use: tasml", "use: vanished"))
+    env = (path / "env.json").read_text().replace('"name": "tasml"', '"name": "vanished"')
+    (path / "env.json").write_text(env)
+    with pytest.raises(MetaforgeError, match=r"(?s)'vanished'.*weighting vanished by metaforge"):
+        resume(path)
+
+
+def test_resuming_what_is_no_run_says_so(tmp_path):
+    with pytest.raises(DataError, match="not a run folder"):
+        resume(tmp_path)
+
+
+COMMAND = [sys.executable, "-m", "metaforge", "run", "--quiet"]
+LONGER = (
+    "meta_train.steps=400",
+    "condition.steps=20",
+    "evaluate.targets=30",
+    "evaluate.controls=[random_m, target_only]",
+    "meta_train.validate_every=40",
+)
+
+
+def start(arguments: list[str], said: str, cache: str) -> subprocess.Popen:
+    env = {**os.environ, "METAFORGE_CACHE": cache}
+    with Path(said).open("w") as stderr:
+        return subprocess.Popen([*COMMAND, *arguments], env=env, stderr=stderr)
+
+
+def begin(recipe: Path, output: str, cache: str) -> subprocess.Popen:
+    return start([str(recipe), *LONGER, f"output={output}"], f"{output}.err", cache)
+
+
+@pytest.fixture
+def recipe(tmp_path) -> Path:
+    path = tmp_path / "small.yaml"
+    path.write_text(load(SMALL).to_yaml())
+    return path
+
+
+def folder(output: str) -> Path | None:
+    found = sorted(Path(output).glob("*/env.json"))
+    return found[0].parent if found else None
+
+
+def wait_for(output: str, name: str, process: subprocess.Popen) -> Path:
+    while process.poll() is None:
+        path = folder(output)
+        if path is not None and (path / name).exists():
+            return path
+        time.sleep(0.01)
+    pytest.fail(f"the run ended before {name} was there: {Path(f'{output}.err').read_text()}")
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_and_resumed_gives_the_same_bits(recipe, tmp_path):
+    whole = begin(recipe, "whole", str(tmp_path / "cache-a"))
+    began = time.perf_counter()
+    path = wait_for("whole", "env.json", whole)
+    prepared = time.perf_counter() - began
+    assert whole.wait(300) == 0
+    length = time.perf_counter() - began
+    reference = path
+    rng = random.Random(0)
+    process = begin(recipe, "killed", str(tmp_path / "cache-b"))
+    path = wait_for("killed", "env.json", process)
+    for _ in range(4):
+        time.sleep(rng.uniform(0, 0.6 * (length - prepared)))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process = start(["--resume", str(path)], "resumed.err", str(tmp_path / "cache-b"))
+        time.sleep(prepared)
+    assert process.wait(300) == 0
+    for name in ("targets.jsonl", "metrics.jsonl"):
+        assert (path / name).read_text() == (reference / name).read_text(), name
+    ends = [without_clock(json.loads((p / "results.json").read_text())) for p in (path, reference)]
+    assert ends[0] == ends[1]
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_with_130_and_a_folder_that_resumes(recipe, tmp_path):
+    process = begin(recipe, "stopped", str(tmp_path / "cache-c"))
+    path = wait_for("stopped", "targets.jsonl", process)
+    process.send_signal(signal.SIGINT)
+    process.wait(60)
+    said = Path("stopped.err").read_text()
+    assert process.returncode == 130
+    assert f"metaforge run --resume {path}" in said
+    assert "Traceback" not in said
+    assert json.loads((path / "status.json").read_text())["state"] == "interrupted"
+    assert resume(path, quiet=True)["conditional"]["n"] == 30

@@ -1,0 +1,122 @@
+"""The command line as a user starts it: a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import RECIPE
+
+REPOSITORY = Path(__file__).parents[2]
+#: What no verb that only looks may import: it takes longer than the verb.
+HEAVY = ("torch", "scipy", "matplotlib", "rich", "learn2learn", "fakeplug_heavy")
+PROBE = f"""
+import sys
+from metaforge.cli import main
+code = main(sys.argv[1:])
+print("imported:", *[name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
+sys.exit(code)
+"""
+
+
+@pytest.fixture
+def environment(fakes):
+    Path("fake.yaml").write_text(RECIPE)
+    paths = [fakes.path, REPOSITORY, REPOSITORY / "plugins"]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
+
+
+def start(environment, *words: str, code: str = PROBE) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+LIGHT = [
+    ["--help"],
+    ["--version"],
+    ["ls"],
+    ["ls", "kernel"],
+    ["show", "gaussian"],
+    ["validate", "fake.yaml"],
+    ["plugins"],
+    ["plugins", "--json"],
+    ["schema"],
+    ["cp", "fake.yaml", "copy.yaml"],
+    ["cite", "fake.yaml"],
+    ["run", "--help"],
+    ["report", "--help"],
+    ["doctor", "--help"],
+]
+
+
+@pytest.mark.parametrize("words", LIGHT, ids=map(" ".join, LIGHT))
+def test_looking_imports_nothing_heavy(environment, words):
+    done = start(environment, *words)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+    assert done.stderr.splitlines()[-1] == "imported:"
+
+
+def test_the_probe_sees_what_is_imported(environment):
+    code = "import fakeplug_heavy\n" + PROBE
+    done = start(environment, "--version", code=code)
+    assert done.stderr.splitlines()[-1] == "imported: fakeplug_heavy"
+
+
+def test_help_needs_no_plugin_and_no_pydantic(environment):
+    # Where only built-in plugins are installed, which bring no command.
+    (site,) = [path for path in environment["PYTHONPATH"].split(os.pathsep) if "pytest" in path]
+    for path in Path(site).glob("fake_dist*"):
+        path.unlink()
+    (Path(site) / "fake-dist-2.1.dist-info" / "entry_points.txt").unlink()
+    code = "import sys\nfrom metaforge.cli import main\nmain(['--help'])\n"
+    done = start(environment, code=code + "print('pydantic' in sys.modules, file=sys.stderr)")
+    assert "Commands:" in done.stdout
+    assert done.stderr == "False\n"
+
+
+def test_module_and_exit_code(environment):
+    done = subprocess.run(
+        [sys.executable, "-m", "metaforge", "validate", "fake.yaml", "seed=x"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr == "override 'seed=x': seed: should be a valid integer; found \"x\"\n"
+
+
+def test_a_reader_that_leaves_causes_no_noise(environment):
+    command = [sys.executable, "-m", "metaforge", "schema"]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=120) == 1
+
+
+def test_trace_by_environment(environment):
+    done = start({**environment, "METAFORGE_TRACE": "1"}, "ls", "kernel")
+    assert "metaforge: fake-dist:fake -> metaforge_task_kernels()" in done.stderr
+
+
+def test_blocked_plugin_is_not_even_imported(environment):
+    code = PROBE + "\n"
+    code = code.replace("sys.exit(code)", "print('fakeplug' in sys.modules, file=sys.stderr)")
+    assert start(environment, "-p", "no:fake", "ls", "recipe", code=code).stderr.endswith("False\n")
+    assert start(environment, "ls", "recipe", code=code).stderr.endswith("True\n")

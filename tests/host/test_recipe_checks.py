@@ -1,0 +1,140 @@
+"""Problems between sections, each with what to do."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from metaforge.errors import RecipeError
+from metaforge.recipe import load
+
+CHECKS = {
+    "negative": (
+        ["condition.sampling=proportional", "condition.negative=keep"],
+        ["condition.sampling: proportional draws tasks by weight, which negative weights"],
+    ),
+    "unread alpha": (
+        ["condition.sampling=proportional", "condition.weights_in_loss=topm-uniform"],
+        ["condition.sampling: proportional draws tasks by alpha, topm-uniform says not"],
+    ),
+    "nothing to minimise": (
+        ["condition.beta1=0", "condition.beta2=0"],
+        ["condition: beta1 and beta2 are both 0"],
+    ),
+    "late record": (
+        ["condition.record_at=[0, 20, 21, 30]"],
+        ["condition.record_at: step 21 comes after the last, condition.steps is 20"],
+    ),
+    "train": (["evaluate.split=train"], ["evaluate.split: targets from the training split"]),
+    "selected on val": (
+        ["evaluate.split=val", "select.grid.condition.top_m=[3]"],
+        ["evaluate.split: selection uses the validation targets already"],
+    ),
+    "target_only": (
+        ["evaluate.controls=[target_only]", "condition.beta2=0"],
+        ["evaluate.controls: target_only needs a target term"],
+    ),
+    "control twice": (
+        ["evaluate.controls=[random_m, random_m]"],
+        ["evaluate.controls: random_m is listed twice"],
+    ),
+    "momentum": (
+        ["meta_train.optimizer.momentum=0.9"],
+        ["meta_train.optimizer.momentum: only sgd has it"],
+    ),
+    "eps": (
+        ["condition.optimizer.use=sgd", "condition.optimizer.eps_convention=tf1"],
+        ["condition.optimizer.eps_convention: only adam has it"],
+    ),
+    "grid of no key": (
+        ["select.grid.condition.topm=[3]"],
+        ["select.grid.condition.topm: 3: condition.topm: unknown key; did you mean 'top_m'?"],
+    ),
+    "grid of no option": (
+        ["select.grid.kernel.sigma=[3]"],
+        ["select.grid.kernel.sigma: 3: kernel.sigma: unknown key"],
+    ),
+    "grid value": (
+        ["select.grid.condition.top_m=[3, 0, x]"],
+        [
+            "select.grid.condition.top_m: 0: condition.top_m: should be greater than 0",
+            'select.grid.condition.top_m: "x": condition.top_m: should be a valid integer',
+        ],
+    ),
+    "grid of a component": (
+        ["select.grid.kernel.use=[laplace, lapalce]"],
+        ['select.grid.kernel.use: "lapalce": kernel.use: unknown task_kernel'],
+    ),
+    "grid of data": (
+        ["select.grid.data.ways=[3]"],
+        ["select.grid.data.ways: only options of kernel, weighting, condition can be selected"],
+    ),
+    "grid that combines badly": (
+        ["select.grid.kernel.use=[gaussian, laplace]", "select.grid.kernel.gamma=[1, 2]"],
+        ['select.grid: {"kernel.use": "laplace", "kernel.gamma": 1}: kernel.gamma: unknown key'],
+    ),
+    "grid value across sections": (
+        ["condition.sampling=proportional", "select.grid.condition.negative=[clip, keep]"],
+        ['select.grid.condition.negative: "keep": proportional draws tasks by weight'],
+    ),
+    "empty grid": (
+        ["select.grid.condition.top_m=[]"],
+        ["select.grid: condition.top_m: give at least one value"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("overrides", "messages"), CHECKS.values(), ids=CHECKS)
+def test_refused(fakes, write_recipe, overrides, messages):
+    with pytest.raises(RecipeError) as caught:
+        load(write_recipe(), overrides)
+    problems = caught.value.problems
+    assert len(problems) == len(messages)
+    for problem, message in zip(problems, messages, strict=True):
+        assert f"{problem.path}: {problem.message}".startswith(message)
+        assert problem.where.startswith("override ") or problem.path == "condition"
+    assert caught.value.exit_code == 2
+
+
+FINE = [
+    ["condition.sampling=proportional"],
+    ["condition.negative=keep"],
+    ["condition.beta1=0", "evaluate.controls=[target_only]"],
+    ["condition.record_at=[0, 20]"],
+    ["condition.top_m=100000"],
+    ["evaluate.split=val"],
+    ["condition.optimizer.use=sgd", "condition.optimizer.momentum=0.9"],
+    ["meta_train.optimizer.eps_convention=tf1"],
+    ["condition.steps=0", "condition.beta1=0", "condition.beta2=0"],
+    ["select.grid.kernel.gamma=[1, 1e-4]", "select.grid.weighting.lambda=[1e-8, n^-1/2]"],
+    ["select.grid.kernel.use=[gaussian, laplace]"],
+    ["output=not/made/yet"],
+    ["device=cuda:1"],
+]
+
+
+@pytest.mark.parametrize("overrides", FINE, ids=map(" ".join, FINE))
+def test_admitted(fakes, write_recipe, overrides):
+    assert load(write_recipe(), overrides).problems() == []
+
+
+def test_file_in_the_way_of_the_output(fakes, write_recipe, tmp_path):
+    (tmp_path / "runs").write_text("")
+    with pytest.raises(RecipeError, match=r"output: .*runs is a file, a folder is needed"):
+        load(write_recipe(), [f"output={tmp_path / 'runs' / 'deep'}"])
+
+
+def test_output_that_cannot_be_written(fakes, write_recipe, tmp_path, monkeypatch):
+    # Root may write anywhere, so the answer of the system is set here.
+    asked = []
+    monkeypatch.setattr(os, "access", lambda path, mode: asked.append((path, mode)))
+    with pytest.raises(RecipeError, match=f"output: {tmp_path} is not writable"):
+        load(write_recipe(), [f"output={tmp_path / 'new' / 'runs'}"])
+    assert asked == [(tmp_path, os.W_OK | os.X_OK)]
+
+
+def test_unset_variable_in_the_output(fakes, write_recipe, monkeypatch):
+    monkeypatch.delenv("METAFORGE_NOWHERE", raising=False)
+    with pytest.raises(RecipeError, match=r"output: \$METAFORGE_NOWHERE is not set"):
+        load(write_recipe(), ["output=$METAFORGE_NOWHERE/runs"])
