@@ -11,9 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from pydantic.config import JsonDict
 
 Kind = Literal[
     "dataset",
@@ -60,7 +63,7 @@ def choice(kind: Kind, default: str | None = None, *, description: str = "") -> 
     ``model: {use: mlp, hidden: [64]}``; the nested options are validated by the chosen
     component's own model, and the ready component reaches the target as a keyword.
     """
-    extra = {"component_kind": kind}
+    extra: JsonDict = {"component_kind": kind}
     if default is None:
         return Field(description=description, json_schema_extra=extra)
     return Field(

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,6 +21,7 @@ SPLITS = ("train", "val", "test")
 TaskKind = Literal["classification", "regression"]
 #: ``input`` is what the inner algorithm sees, ``features`` is phi(x), what kernels see.
 View = Literal["input", "features"]
+Ids = Tensor | np.ndarray | Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class TaskBatch:
 
     def without_query(self) -> TaskBatch:
         """The tasks as a target shows them to a plugin under ``signature: support``."""
-        return replace(self, query_x=None, query_y=None, query_mask=None)
+        return replace(self, query_x=None, query_y=None, query_mask=None)  # type: ignore[arg-type]
 
     def without_query_labels(self) -> TaskBatch:
         """The tasks as a target shows them to a plugin that may see query inputs."""
@@ -158,10 +160,10 @@ class TaskSource(ABC):
     has_features: bool = False
 
     @abstractmethod
-    def batch(self, split: str, ids: Tensor | Sequence[int], view: View = "input") -> TaskBatch:
+    def batch(self, split: str, ids: Ids, view: View = "input") -> TaskBatch:
         """The tasks ``ids`` of a split, on the source's device."""
 
-    def groups(self, split: str, ids: Tensor | Sequence[int]) -> Tensor:
+    def groups(self, split: str, ids: Ids) -> Tensor:
         """[n] long: each task's group, an index into ``group_names``; -1 for none."""
         return torch.full((len(ids),), -1)
 

@@ -155,7 +155,7 @@ def test_other_code_is_not_resumed():
     env = json.loads(path.read_text())
     env["components"]["weighting"]["version"] = "0.0.1"
     path.write_text(json.dumps(env))
-    with pytest.raises(PluginError, match=r"(?s)cannot be resumed.*version: 0\.0\.1":
+    with pytest.raises(PluginError, match=r"(?s)cannot be resumed.*version: 0\.0\.1"):
         resume(Path(results["run_dir"]))
 
 

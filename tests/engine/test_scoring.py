@@ -201,6 +201,18 @@ def test_blocks_of_targets_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(whole.raw, parts.raw, rtol=1e-9)
 
 
+@pytest.mark.parametrize("sigma", [1e3, 1e9], ids=["huge bandwidth", "all tasks alike"])
+def test_repeated_tasks_and_a_huge_bandwidth_need_jitter_that_is_recorded(sigma: float) -> None:
+    rows = torch.rand(40, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    kernel = gaussian(sigma=sigma)
+    gram = KernelGram(kernel, rows[torch.arange(120) % 40])
+    weighting = tasml(1e-17)
+    state = weighting.fit(gram, torch.full((120,), -1))
+    assert 0 < weighting.report(state)["jitter"] <= 1e-6
+    cross = kernel.gram(gram.signatures(), rows[:3])
+    assert torch.isfinite(weighting.weights(state, cross, cross[0])).all()
+
+
 def test_a_weighting_that_needs_no_gram_scores_without_one() -> None:
     uniform = Uniform(UniformOptions())
     made = Scorer(uniform, uniform.fit(None, torch.full((60,), -1)), None, 60)
