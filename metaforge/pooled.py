@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from metaforge.errors import DataError
-from metaforge.sampling import Drawn, Pool, TaskSampler, TaskSizes, id_array
-from metaforge.tasks import TaskBatch, TaskShape, TaskSource, View
+from metaforge.pools import Pool, TaskSizes
+from metaforge.sampling import Drawn, TaskSampler, id_array
+from metaforge.tasks import Ids, TaskBatch, TaskShape, TaskSource, View
 
 #: Tasks of one index table, and the bytes that all tables together may take.
 _BLOCK, _TABLE_BYTES = 1024, 1 << 28
@@ -78,7 +79,7 @@ class PooledTasks(TaskSource):
         self._tables = _IndexTables(self.sampler)
         self.fingerprint = self._digest()
 
-    def batch(self, split: str, ids: Tensor | Sequence[int], view: View = "input") -> TaskBatch:
+    def batch(self, split: str, ids: Ids, view: View = "input") -> TaskBatch:
         self._require(split)
         numbers = id_array(ids)
         table = torch.from_numpy(self._tables.rows(split, numbers)).to(self._x.device)
@@ -96,7 +97,7 @@ class PooledTasks(TaskSource):
             outputs=self.shape.outputs,
         )
 
-    def index(self, split: str, ids: Tensor | Sequence[int]) -> Drawn:
+    def index(self, split: str, ids: Ids) -> Drawn:
         """The tasks as row numbers of the class data (arrays ``[n, ways, ...]``)."""
         self._require(split)
         table = self._tables.rows(split, id_array(ids))
@@ -105,7 +106,7 @@ class PooledTasks(TaskSource):
         shape = len(table), self.shape.outputs, -1
         return Drawn(pools[:, 0], classes, support.reshape(shape), query.reshape(shape))
 
-    def groups(self, split: str, ids: Tensor | Sequence[int]) -> Tensor:
+    def groups(self, split: str, ids: Ids) -> Tensor:
         """[n] long, on the CPU: each task's group, -1 for none."""
         self._require(split)
         pools, class_groups = self.sampler.choose(split, id_array(ids))
@@ -134,12 +135,13 @@ class PooledTasks(TaskSource):
         }
 
     def summary(self) -> dict[str, Any]:
-        """The data's name, and how many classes each pool of each split has."""
+        """The data's name, and how many classes of each split tasks can have."""
         facts = {"name": self.name}
         for split, pools in self.sampler.pools.items():
-            counts = [f"{pool.name} {len(pool.members)}" for pool in pools]
-            facts[split] = ", ".join(counts) if len(pools) > 1 else f"{len(pools[0].members)}"
-            facts[split] += " classes"
+            counts = zip(pools, self.sampler.usable_classes(split), strict=True)
+            words = [(pool.name, _of(usable, len(pool.members))) for pool, usable in counts]
+            parts = [f"{name} {count}" if len(pools) > 1 else count for name, count in words]
+            facts[split] = f"{', '.join(parts)} classes"
         return facts
 
     def __getstate__(self) -> dict[str, Any]:
@@ -254,6 +256,10 @@ def _group_names(group_by: GroupBy, sampler: TaskSampler) -> tuple[str, ...]:
     else:
         names = []
     return tuple(dict.fromkeys(names))
+
+
+def _of(part: int, whole: int) -> str:
+    return str(whole) if part == whole else f"{part} of {whole}"
 
 
 def _last_row(pools: Mapping[str, Sequence[Pool]]) -> int:

@@ -1,8 +1,8 @@
 """Few-shot classification tasks as tables of row numbers, drawn by stateless hashing.
 
-This module and ``metaforge.sampling_checks`` import numpy alone, so that a recipe's data
-can be checked before torch is loaded; ``metaforge.pooled.PooledTasks`` puts the tables to
-work on tensors.
+This module, ``metaforge.pools`` and ``metaforge.sampling_checks`` import numpy alone, so
+that a recipe's data can be checked before torch is loaded; ``metaforge.pooled.PooledTasks``
+puts the tables to work on tensors.
 
 Symbols: n tasks asked for, S and Q the most support and query rows of a class, C classes
 of a pool, G sample groups of a class.
@@ -11,114 +11,20 @@ of a pool, G sample groups of a class.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from metaforge.errors import DataError
+from metaforge.pools import Pool, TaskSizes
 from metaforge.sample_groups import QUERY, SUPPORT, SampleGroups
 from metaforge.sampling_checks import problems, query_room
 from metaforge.seeding import bits, derive, uniform
 
-TooFew = Literal["error", "drop", "replace"]
 #: Bound on the entries of a temporary array.
 _ENTRIES = 1 << 22
 #: Orders of the sample groups that are tried for some classes, and classes for a task.
 _ATTEMPTS = 16
-
-
-@dataclass(frozen=True, eq=False)
-class Pool:
-    """Classes of one split that tasks are drawn from.
-
-    name               the task group of its tasks, unless they are grouped by class group
-    members            for each class, the numbers of its rows in the class data
-    class_names        for each class
-    class_groups       [C] int: superclass, alphabet, script, ...; or None
-    class_group_names  for each value of ``class_groups``
-    sample_groups      one int for *each row of the class data*, or None: rows of one value
-                       (near-duplicate frames, one drawer, one type family) are never on both
-                       sides of a task, support and query, whatever their classes
-    within             draw all the classes of a task from one class group, chosen in
-                       proportion to its number of classes among those that have enough
-    weight             share of the split's tasks, relative to its other pools
-    """
-
-    name: str
-    members: tuple[np.ndarray, ...]
-    class_names: tuple[str, ...]
-    class_groups: np.ndarray | None = None
-    class_group_names: tuple[str, ...] = ()
-    sample_groups: np.ndarray | None = None
-    within: bool = False
-    weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        if problem := self._problem():
-            raise DataError(f"pool {self.name!r}: {problem}")
-
-    def _problem(self) -> str | None:
-        lengths = {len(self.members), len(self.class_names)}
-        if self.class_groups is not None:
-            lengths.add(len(self.class_groups))
-        if len(lengths) > 1:
-            return (
-                "members, class_names and class_groups differ in length "
-                f"({', '.join(map(str, sorted(lengths)))}); give an entry for each class"
-            )
-        if self.within and self.class_groups is None:
-            return "within needs class_groups"
-        if self.class_groups is not None and len(self.class_groups):
-            low, high = self.class_groups.min(), self.class_groups.max()
-            if low < 0 or high >= len(self.class_group_names):
-                return (
-                    f"class_groups run from {low} to {high}, but there are "
-                    f"{len(self.class_group_names)} class_group_names; give a name for each"
-                )
-        if not self.weight > 0:
-            return f"weight is {self.weight}; it must be positive"
-        return None
-
-
-@dataclass(frozen=True)
-class TaskSizes:
-    """Ways, and shots and queries of each class: a number, or a range ``(low, high)``.
-
-    In a range, each class of each task draws its own number uniformly, ends included.
-    ``too_few`` says what becomes of a class with too few rows for the highest numbers:
-    ``error``; ``drop`` leaves the class out; ``replace`` repeats query rows (it never mixes
-    support and query).
-    """
-
-    ways: int
-    shots: int | tuple[int, int]
-    queries: int | tuple[int, int]
-    too_few: TooFew = "error"
-
-    def __post_init__(self) -> None:
-        if self.ways < 2:
-            raise DataError(f"ways is {self.ways}; a task needs at least 2 classes")
-        for name in ("shots", "queries"):
-            low, high = _range(getattr(self, name))
-            if not 1 <= low <= high:
-                raise DataError(
-                    f"{name} is {getattr(self, name)}; give a number of at least 1, "
-                    "or a range [low, high] with 1 <= low <= high"
-                )
-
-    @property
-    def shots_range(self) -> tuple[int, int]:
-        return _range(self.shots)
-
-    @property
-    def queries_range(self) -> tuple[int, int]:
-        return _range(self.queries)
-
-
-def _range(value: int | Sequence[int]) -> tuple[int, int]:
-    low, high = (value, value) if isinstance(value, int) else value
-    return low, high
 
 
 def id_array(ids: Any) -> np.ndarray:
@@ -190,6 +96,11 @@ class TaskSampler:
             mine = pools == position
             groups[mine] = table.bin_groups[self._bin(split, table, ids[mine])]
         return pools, groups
+
+    def usable_classes(self, split: str) -> list[int]:
+        """How many classes of each pool tasks can have: those with enough rows and, within
+        class groups, enough others in their group."""
+        return [int(table.bin_counts.sum()) for table in self._tables[split]]
 
     def draw(self, split: str, ids: np.ndarray) -> Drawn:
         """The tasks ``ids`` [n] as row numbers."""

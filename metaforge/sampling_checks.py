@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from metaforge.sampling import Pool, TaskSizes
+from metaforge.pools import Pool, TaskSizes
 
 #: Classes named one by one for each pool; the others are counted.
 NAMED = 10

@@ -25,12 +25,18 @@ def read_x(x: np.ndarray, options: ArraysOptions, dtype: str) -> tuple[np.ndarra
             "features [n, p] or images [n, h, w], [n, c, h, w] or [n, h, w, c]"
         )
     if x.ndim == 2:
-        return x.astype(dtype), None
+        return as_float(x, dtype), None
     if x.dtype.kind == "b":
         return _channels_first(x.astype(np.uint8)), None
     if x.dtype == np.uint8:
         return _channels_first(x), 1 / 255
-    return check_finite("x", _channels_first(x.astype(dtype))), None
+    return check_finite("x", _channels_first(as_float(x, dtype))), None
+
+
+def as_float(values: np.ndarray, dtype: str) -> np.ndarray:
+    """In the run's precision; what overflows becomes infinite, for ``check_finite`` to name."""
+    with np.errstate(over="ignore"):
+        return values.astype(dtype)
 
 
 def _unpack(packed: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

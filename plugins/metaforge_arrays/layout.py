@@ -6,7 +6,7 @@ import numpy as np
 
 from metaforge.components import Context
 from metaforge.errors import DataError
-from metaforge.sampling import Pool, TaskSizes
+from metaforge.pools import Pool, TaskSizes
 from metaforge.sampling_checks import problems
 from metaforge_arrays import ArraysOptions
 from metaforge_arrays.classes import Classes, read_classes

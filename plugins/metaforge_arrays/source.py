@@ -11,7 +11,7 @@ from metaforge.errors import DataError
 from metaforge.pooled import PooledTasks
 from metaforge_arrays import ArraysOptions
 from metaforge_arrays.files import Arrays
-from metaforge_arrays.inputs import check_finite, constant_columns, normalize, read_x
+from metaforge_arrays.inputs import as_float, check_finite, constant_columns, normalize, read_x
 from metaforge_arrays.layout import make_pools, sizes_of
 
 
@@ -36,7 +36,7 @@ def load(options: ArraysOptions, context: Context) -> PooledTasks:
     features = None
     if options.features is not None:
         given = arrays.get("features", options.features)
-        features = clean("features", given.astype(context.dtype))
+        features = clean("features", as_float(given, context.dtype))
     elif x.ndim > 2 and options.normalize != "none":
         raise DataError(
             f"arrays: normalize: {options.normalize} is for features [n, p], but x has shape "

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from metaforge.pooled import PooledTasks
-from metaforge.sampling import Pool, TaskSizes
+from metaforge.pools import Pool, TaskSizes
 
 CLASSES, ROWS = 30, 12
 #: Rows of each of ``DRAWERS`` sample groups are in every class.

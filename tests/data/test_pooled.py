@@ -8,6 +8,7 @@ import torch
 
 from metaforge import pooled
 from metaforge.errors import DataError
+from metaforge.pools import Pool
 from metaforge.sampling import TaskSampler
 from metaforge.testing import datasets as laws
 from tests.data.classes import CLASSES, ROWS, drawers, pool, source, splits
@@ -236,3 +237,18 @@ def test_the_header_counts_the_classes():
         "test": "9 classes",
     }
     assert source(two_kinds()).summary()["train"] == "letters 10, faces 6 classes"
+
+
+def test_the_header_says_how_many_classes_no_task_can_have():
+    whole = pool(range(14, 20))
+    short = Pool("short", (*whole.members, np.arange(300, 302)), (*whole.class_names, "tiny"))
+    one = source({"train": [pool(range(14)), short]}, too_few="drop")
+    assert one.summary()["train"] == "letters 14, short 6 of 7 classes"
+    assert source(within_three(), ways=3).summary()["train"] == "12 of 14 classes"
+
+
+def within_three() -> dict:
+    groups = np.repeat([0, 1, 2], [8, 4, 2])
+    return {
+        "train": [pool(range(14), class_groups=groups, class_group_names=tuple("abc"), within=True)]
+    }

@@ -1,0 +1,180 @@
+"""Timing of named callables side by side, in one process.
+
+A machine's speed drifts (other work, clocks), so times taken minutes apart say little.
+Here every round times each callable once, in rotating order, and a ratio is the median
+over rounds of the ratio *within* a round.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True)
+class Row:
+    """One question and its answers.
+
+    seconds  ``{name: (seconds of one call, one entry a round)}``
+    peer     the name that ratios are taken against
+    target   ``{name: least ratio that is promised}``
+    note     the setting, in words
+    memory   ``{name: peak bytes above the start}`` where it was measured
+    """
+
+    name: str
+    peer: str
+    seconds: Mapping[str, tuple[float, ...]]
+    target: Mapping[str, float] = field(default_factory=dict)
+    note: str = ""
+    memory: Mapping[str, int] = field(default_factory=dict)
+
+    def median(self, name: str) -> float:
+        return statistics.median(self.seconds[name])
+
+    def spread(self, name: str) -> tuple[float, float]:
+        """The quartiles of a name's seconds."""
+        low, _, high = statistics.quantiles(self.seconds[name], n=4, method="inclusive")
+        return low, high
+
+    def ratio(self, name: str) -> float:
+        """How many times faster than the peer: the median of the ratios within rounds."""
+        pairs = zip(self.seconds[self.peer], self.seconds[name], strict=True)
+        return statistics.median(peer / own for peer, own in pairs)
+
+    def missed(self) -> list[str]:
+        """The names that fall short of what is promised."""
+        return [name for name, least in self.target.items() if self.ratio(name) < least]
+
+    def to_dict(self) -> dict[str, Any]:
+        entries = {
+            name: {
+                "median_s": self.median(name),
+                "quartiles_s": self.spread(name),
+                "times_peer": self.ratio(name),
+                "promised": self.target.get(name),
+                "peak_bytes": self.memory.get(name),
+                "rounds": len(rounds),
+            }
+            for name, rounds in self.seconds.items()
+        }
+        return {"name": self.name, "note": self.note, "peer": self.peer, "entries": entries}
+
+
+def compare(
+    name: str,
+    callables: Mapping[str, Callable[[], Any]],
+    *,
+    peer: str,
+    target: Mapping[str, float] = MappingProxyType({}),
+    note: str = "",
+    rounds: int = 15,
+    least_seconds: float = 0.02,
+    memory: bool = False,
+) -> Row:
+    """Time ``{name: callable}`` interleaved; one warm-up call each, then ``rounds`` rounds.
+
+    A short callable is repeated within a round until ``least_seconds`` are filled.
+    With ``memory``, one more call of each measures its peak.
+    """
+    repeats = {}
+    for key, call in callables.items():
+        call()
+        repeats[key] = max(1, round(least_seconds / max(_time(call, 1), 1e-7)))
+    seconds: dict[str, list[float]] = {key: [] for key in callables}
+    order = list(callables)
+    for _ in range(rounds):
+        for key in order:
+            seconds[key].append(_time(callables[key], repeats[key]))
+        order.append(order.pop(0))
+    measured = callables if memory else {}
+    peaks = {key: peak for key, call in measured.items() if (peak := peak_memory(call))}
+    rounds_of = {key: tuple(values) for key, values in seconds.items()}
+    return Row(name, peer, rounds_of, target, note, peaks)
+
+
+def _time(call: Callable[[], Any], repeats: int) -> float:
+    """Seconds of one call, averaged over back-to-back repeats."""
+    _synchronize()
+    start = time.perf_counter()
+    for _ in range(repeats):
+        call()
+    _synchronize()
+    return (time.perf_counter() - start) / repeats
+
+
+def _synchronize() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def peak_memory(call: Callable[[], Any]) -> int | None:
+    """Peak resident bytes of a call above its start; None where Linux's /proc is missing."""
+    reset, status = Path("/proc/self/clear_refs"), Path("/proc/self/status")
+    if not reset.exists():
+        return None
+    reset.write_text("5")  # 5 resets the high-water mark VmHWM (proc(5))
+
+    def kilobytes(key: str) -> int:
+        line = next(line for line in status.read_text().splitlines() if line.startswith(key))
+        return int(line.split()[1])
+
+    before = kilobytes("VmRSS")
+    call()
+    return 1024 * max(kilobytes("VmHWM") - before, 0)
+
+
+def machine() -> dict[str, Any]:
+    """What a figure depends on beside the code."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "load": os.getloadavg()[0],
+    }
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def render(row: Row) -> str:
+    """A row as text: a line a callable, with its quartiles and how many times as fast as the peer."""
+    lines = [row.name + (f"  ({row.note})" if row.note else "")]
+    for name in row.seconds:
+        low, high = (1e3 * value for value in row.spread(name))
+        line = f"  {name:<32}{1e3 * row.median(name):10.3f} ms  [{low:.3f} .. {high:.3f}]"
+        line += f"  {row.ratio(name):6.2f}x" + (" (peer)" if name == row.peer else "")
+        if name in row.target:
+            line += f"  promised {row.target[name]:g}x"
+        if name in row.memory:
+            line += f"  {row.memory[name] / 2**20:.0f} MiB"
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def write(path: Path, results: Mapping[str, list[Row]]) -> None:
+    """All rows and the machine as JSON."""
+    content = {
+        "machine": machine(),
+        "benchmarks": {name: [row.to_dict() for row in rows] for name, rows in results.items()},
+    }
+    path.write_text(json.dumps(content, indent=2) + "\n")

@@ -1,0 +1,35 @@
+"""How long the verbs that need no torch take, as whole processes, against the limit of 0.5 s."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+from benchmarks.harness import Row, compare
+
+LIMIT = 0.5
+_PEER = f"limit, {LIMIT} s"
+VERBS = {
+    "metaforge --help": ("--help",),
+    "metaforge ls": ("ls",),
+    "metaforge validate sp_maml": ("validate", "sp_maml"),
+}
+
+
+def rows() -> list[Row]:
+    calls = {name: _process("-m", "metaforge", *arguments) for name, arguments in VERBS.items()}
+    row = compare(
+        "start-up",
+        {"python -c pass": _process("-c", "pass"), **calls},
+        peer="python -c pass",
+        rounds=9,
+        least_seconds=0.0,
+    )
+    limit = {_PEER: (LIMIT,) * 9}
+    return [Row(row.name, _PEER, {**limit, **row.seconds}, dict.fromkeys(VERBS, 1.0))]
+
+
+def _process(*arguments: str) -> Callable[[], None]:
+    command = [sys.executable, *arguments]
+    return lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL) and None

@@ -1,0 +1,494 @@
+"""``arrays``: labels, groups, splits and numbers of one's own data, and what is wrong with them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import metaforge
+from metaforge.components import Context
+from metaforge.errors import DataError, RecipeError
+from metaforge.testing import datasets as laws
+from metaforge_arrays import ArraysOptions
+from metaforge_arrays.layout import check
+from metaforge_arrays.source import load
+
+CLASSES, ROWS = 25, 8
+SMALL = {"ways": 3, "shots": 1, "queries": 2}
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(CLASSES * ROWS, 4)).astype(np.float32)
+Y = RNG.permutation(np.repeat(np.arange(CLASSES), ROWS))
+
+
+def make(context: Context | None = None, **options):
+    given = {"x": X, "y": Y, **SMALL, **options}
+    return load(ArraysOptions(**given), context or Context())
+
+
+def problems(**options) -> list[str]:
+    return check(ArraysOptions(**{"x": X, "y": Y, **SMALL, **options}), Context())
+
+
+def rows_of(source, split="train", n=50) -> dict[str, set[int]]:
+    """The rows seen of each class."""
+    seen: dict[str, set[int]] = {}
+    for task in range(n):
+        told = source.describe_task(split, task)
+        for name, support, query in zip(
+            told["classes"], told["support"], told["query"], strict=True
+        ):
+            seen.setdefault(name, set()).update(support, query)
+    return seen
+
+
+def save(tmp_path, **arrays):
+    path = tmp_path / "data.npz"
+    np.savez(path, **{"X": X, "y": Y, **arrays})
+    return path
+
+
+# -- one line ------------------------------------------------------------------------
+
+
+def test_own_arrays_in_one_line():
+    source = metaforge.create("dataset", "arrays", x=X, y=Y, ways=3, queries=2)
+    assert source.summary() == {
+        "name": "in memory",
+        "train": "16 classes",
+        "val": "4 classes",
+        "test": "5 classes",
+    }
+    batch = source.batch("test", range(4))
+    assert batch.support_x.shape == (4, 3, 4)
+    told = source.describe_task("test", 2)
+    assert torch.equal(batch.support_x[2], torch.from_numpy(X[np.ravel(told["support"])]))
+
+
+def test_own_file_in_one_line(tmp_path):
+    source = metaforge.create("dataset", "arrays", path=save(tmp_path), ways=3, queries=2)
+    laws.assert_same(
+        source.batch("train", range(50)), make().batch("train", range(50)), "file and memory"
+    )
+    assert source.fingerprint == make().fingerprint
+    assert source.summary()["name"] == "data.npz"
+
+
+def test_torch_tensors_serve_as_arrays():
+    source = make(x=torch.from_numpy(X).requires_grad_(), y=torch.from_numpy(Y))
+    assert source.fingerprint == make().fingerprint
+
+
+def test_every_law():
+    groups = np.arange(CLASSES) % 2
+    laws.check_task_source(
+        lambda seed: make(
+            Context(seed=seed),
+            group=groups,
+            within=0.5,
+            split=np.arange(CLASSES) % 3,
+            sample_group=np.arange(len(Y)) % 5,
+            features=X**2,
+            normalize="l2",
+            shots=[1, 2],
+        ),
+        sample_groups=np.arange(len(Y)) % 5,
+    )
+
+
+# -- labels --------------------------------------------------------------------------
+
+LABELS = {
+    "contiguous": np.arange(CLASSES),
+    "with gaps": np.arange(CLASSES) * 7 + 3,
+    "negative": np.arange(CLASSES) - 12,
+    "whole floats": np.arange(CLASSES) * 2.0,
+    "floats": np.arange(CLASSES) / 2 + 0.25,
+    "strings": np.array([f"kind {chr(97 + c)}" for c in range(CLASSES)]),
+    "bytes": np.array([f"kind {chr(97 + c)}" for c in range(CLASSES)]).astype("S"),
+    "unsigned": np.arange(CLASSES).astype(np.uint8) + 200,
+}
+
+
+@pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
+def test_labels_of_any_kind_are_numbered_in_their_order(labels):
+    source, plain = make(y=labels[Y]), make()
+    laws.assert_same(
+        source.batch("train", range(200)), plain.batch("train", range(200)), "labels do not matter"
+    )
+    names = source.describe_task("train", 0)["classes"]
+    classes = [int(name) for name in plain.describe_task("train", 0)["classes"]]
+    expected = labels[classes]
+    if labels.dtype.kind == "S":
+        expected = expected.astype(str)
+    elif labels.dtype.kind == "f" and (labels % 1 == 0).all():
+        expected = expected.astype(int)
+    assert names == list(map(str, expected))
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.where(np.arange(len(Y)) == 7, np.nan, Y), "1 labels are NaN or infinite, first rows 7"),
+        (RNG.normal(size=len(Y)), "looks like a regression target"),
+        (np.eye(CLASSES)[Y], r"y has shape \[200, 25\]; expected class labels"),
+        (np.array([object()] * len(Y)), "dtype object"),
+        (Y[:-1], r"x has shape \[200, 4\], but y has 199 rows"),
+        (Y[:0], r"y has shape \[0\]"),
+    ],
+)
+def test_what_is_not_a_class_label_a_row_is_named(y, message):
+    with pytest.raises(DataError, match=message):
+        make(y=y)
+    with pytest.raises(DataError, match=message):
+        raise DataError("\n".join(problems(y=y)))
+
+
+def test_class_names_by_order_or_by_label():
+    names = np.array([f"n{c}" for c in range(CLASSES)])
+    assert set(rows_of(make(class_names=names))) <= set(names)
+    gaps = Y * 2
+    by_label = np.array([f"n{c}" for c in range(2 * CLASSES)])
+    told = make(y=gaps, class_names=by_label).describe_task("train", 0)["classes"]
+    plain = make(y=gaps).describe_task("train", 0)["classes"]
+    assert told == [f"n{label}" for label in plain]
+    with pytest.raises(DataError, match="class_names has 3 entries, but y has 25 classes"):
+        make(class_names=["a", "b", "c"])
+
+
+# -- splits --------------------------------------------------------------------------
+
+
+def classes_of(source) -> dict[str, set[int]]:
+    return {
+        split: {int(name) for name in rows_of(source, split, 200)}
+        for split in ("train", "val", "test")
+    }
+
+
+def test_shares_divide_the_classes_and_the_seed_of_the_division_is_its_own():
+    split = classes_of(make())
+    assert [len(some) for some in split.values()] == [16, 4, 5]
+    assert set.union(*split.values()) == set(range(CLASSES))
+    assert classes_of(make(Context(seed=5))) == split
+    assert classes_of(make(split_seed=5)) != split
+
+
+SPLIT = np.arange(CLASSES) % 3
+WORDS = np.array(["train", "validation", "test"])
+
+
+@pytest.mark.parametrize(
+    "split",
+    [SPLIT, SPLIT.astype(float), SPLIT.astype(str), SPLIT[Y], WORDS[SPLIT], WORDS[SPLIT][Y],
+     WORDS[SPLIT].astype("S"), SPLIT.tolist()],
+    ids=["numbers", "floats", "digits", "rows", "words", "words of rows", "bytes", "list"],
+)  # fmt: skip
+def test_a_split_for_each_class_or_each_row(split):
+    expected = {name: set(np.flatnonzero(number == SPLIT)) for number, name in
+                enumerate(("train", "val", "test"))}  # fmt: skip
+    assert classes_of(make(split=split)) == expected
+
+
+def test_split_values_say_what_a_split_s_own_values_mean():
+    given = np.array(["back", "more", "eval", "unused", "hold"])[np.arange(CLASSES) % 5]
+    values = {"train": ["back", "more"], "val": "hold", "test": "eval"}
+    split = classes_of(make(split=given, split_values=values))
+    number = np.arange(CLASSES) % 5
+    assert split["train"] == set(np.flatnonzero(number < 2))
+    assert split["test"] == set(np.flatnonzero(number == 2))
+    assert split["val"] == set(np.flatnonzero(number == 4))
+
+
+def test_val_share_takes_training_classes_where_split_has_no_val():
+    lake = np.arange(CLASSES) % 2
+    options = {"split": lake, "split_values": {"train": 0, "test": 1}}
+    split = classes_of(make(**options, val_share=0.3))
+    assert [len(some) for some in split.values()] == [9, 4, 12]
+    assert split["train"] | split["val"] == set(np.flatnonzero(lake == 0))
+    assert problems(**options) == [
+        "arrays: no class is in split 'val'; each of train, val, test needs some; "
+        "val_share takes some of train's"
+    ]
+
+
+def test_whole_groups_are_divided():
+    groups = np.arange(CLASSES) // 5
+    split = classes_of(make(group=groups, split=[0.6, 0.2, 0.2], split_by="group", ways=2))
+    assert [len(some) for some in split.values()] == [15, 5, 5]
+    for some in split.values():
+        assert all(sum(groups[c] == groups[d] for d in some) == 5 for c in some)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"split": np.arange(len(Y)) % 3}, r"several splits \(25 classes, first '0'\)"),
+        ({"split": SPLIT + 1}, "split holds 1, 2, 3; expected 0, 1, 2"),
+        ({"split": SPLIT, "split_values": {"train": "a"}}, "names a, but split holds 0, 1, 2"),
+        ({"split": SPLIT, "val_share": 0.5}, "this one has it"),
+        ({"split": [0, 1, 2, 0]}, "split has 4 entries, but y has 25 classes"),
+        ({"split": [1.0, 0.0, 0.0]}, "no class is in split 'val'"),
+        ({"group": [0, 1]}, "group has 2 entries"),
+        ({"group": SPLIT, "group_names": ["a"]}, "group_names has 1 names, but group holds 0 to 2"),
+        ({"sample_group": np.arange(3)}, r"sample_group has shape \[3\], but y has 200 rows"),
+    ],
+)
+def test_splits_and_groups_that_do_not_fit_are_named(options, message):
+    with pytest.raises(DataError, match=message):
+        make(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"split": [0.5, 0.2, 0.2]}, "do not sum to 1"),
+        ({"split": [1.5, -0.3, -0.2]}, "do not sum to 1"),
+        ({"within": True}, "within: needs group"),
+        ({"split_by": "group"}, "split_by: group: needs group"),
+        ({"split_values": {"train": 0}}, "split_values: not read, as split is shares"),
+        ({"split": SPLIT, "split_seed": 1}, "split_seed: not read"),
+        ({"shots": [3, 1]}, r"the range \[3, 1\] is \[high, low\]"),
+        ({"ways": 1}, "ways"),
+        ({"shots": 0}, "shots"),
+        ({"shorts": 1}, "shorts"),
+    ],
+)
+def test_options_that_cannot_hold_are_refused(options, message):
+    with pytest.raises(RecipeError, match=message):
+        metaforge.create("dataset", "arrays", x=X, y=Y, **{**SMALL, **options})
+
+
+# -- groups --------------------------------------------------------------------------
+
+
+def test_tasks_within_a_group_and_their_group_s_name():
+    groups = np.arange(CLASSES) % 2
+    source = make(group=groups, group_names=["even", "odd"], within=True, split=SPLIT)
+    assert source.group_names == ("even", "odd")
+    for task in range(100):
+        told = source.describe_task("train", task)
+        parity = {int(name) % 2 for name in told["classes"]}
+        assert parity == {("even", "odd").index(told["group"])}
+
+
+def test_half_of_the_tasks_within_a_group():
+    source = make(group=np.arange(CLASSES) % 2, within=0.5, split=SPLIT)
+    groups = source.groups("train", range(1000))
+    assert abs((groups == -1).float().mean() - 0.5) < 0.05
+    assert source.summary()["train"] == "across 9, within 9 classes"
+
+
+def test_a_sample_group_stays_on_one_side():
+    film = np.array([f"film {row % 4}" for row in range(len(Y))])
+    drawn = laws.Drawn(make(sample_group=film), "train", range(300))
+    laws.check_sample_groups(drawn, np.arange(len(Y)) % 4)
+    with pytest.raises(AssertionError, match="law of sample groups"):
+        laws.check_sample_groups(laws.Drawn(make(), "train", range(300)), np.arange(len(Y)) % 4)
+
+
+# -- numbers -------------------------------------------------------------------------
+
+
+def broken(value, *rows) -> np.ndarray:
+    x = X.copy()
+    x[list(rows), 1] = value
+    return x
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("where", ["x", "features", "images"])
+def test_rows_that_are_not_finite_are_named(value, where):
+    x = broken(value, 3, 9)
+    options = {where: x} if where != "images" else {"x": x.reshape(-1, 2, 2)}
+    name = "features" if where == "features" else "x"
+    with pytest.raises(
+        DataError, match=f"2 rows of {name} hold NaN or infinite numbers, first 3, 9"
+    ):
+        make(**options)
+
+
+def test_numbers_that_overflow_the_run_s_precision_are_named():
+    x = X.astype(np.float64)
+    x[5, 0] = 1e300
+    make(Context(dtype="float64"), x=x)
+    with pytest.raises(DataError, match="1 rows of x hold NaN or infinite numbers, first 5"):
+        make(x=x)
+
+
+def test_rows_of_zeros_have_no_direction():
+    x = X.copy()
+    x[[2, 4, 6, 8, 10, 12]] = 0
+    with pytest.raises(DataError, match=r"6 rows of x are all zeros, first 2, 4, 6, 8, 10, \.\.\."):
+        make(x=x, normalize="l2")
+    make(x=x)
+
+
+def test_constant_columns_are_reported_not_refused():
+    lines: list[str] = []
+    x = X.copy()
+    x[:, 2] = 1.0
+    make(Context(report=lines.append), x=x)
+    assert lines == [
+        "arrays: 1 of 4 columns of x are constant, first 2: they say nothing of a class"
+    ]
+    make(Context(report=lines.append))
+    assert len(lines) == 1
+
+
+def test_rows_of_unit_length():
+    batch = make(normalize="l2", x=X * 100).batch("train", range(50))
+    assert torch.allclose(batch.query_x.norm(dim=-1), torch.ones(50, 6), atol=1e-6)
+
+
+def test_columns_are_standardised_by_the_training_classes_alone():
+    x = X * 3 + 5
+    x[:, 2] = 1.0
+    source = make(x=x, split=SPLIT, normalize="standardize")
+    rows = np.flatnonzero(SPLIT[Y] == 0)
+    expected = (x - x[rows].mean(0)) / np.where(np.arange(4) == 2, 1, x[rows].std(0))
+    for split in ("train", "test"):
+        told = source.describe_task(split, 0)
+        batch = source.batch(split, [0])
+        found = batch.support_x[0].numpy()
+        assert np.allclose(found, expected[np.ravel(told["support"])], atol=1e-5)
+    other = x.copy()
+    other[SPLIT[Y] == 2] += 100  # test rows do not reach the training ones' numbers
+    changed = make(x=other, split=SPLIT, normalize="standardize")
+    laws.assert_same(changed.batch("train", range(50)), source.batch("train", range(50)), "no leak")
+
+
+def test_features_are_a_second_view_of_the_same_rows():
+    source = make(x=X.reshape(-1, 2, 2), features=X, normalize="l2")
+    batch, view = source.batch("train", range(9)), source.batch("train", range(9), "features")
+    assert batch.support_x.shape == (9, 3, 1, 2, 2)
+    flat = batch.support_x.flatten(2)
+    assert torch.allclose(view.support_x, flat / flat.norm(dim=-1, keepdim=True), atol=1e-6)
+
+
+IMAGES = RNG.integers(0, 256, size=(len(Y), 5, 7, 3)).astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("images", "shape"),
+    [
+        (IMAGES, (3, 5, 7)),
+        (IMAGES.transpose(0, 3, 1, 2), (3, 5, 7)),
+        (IMAGES[..., 0], (1, 5, 7)),
+        (IMAGES[..., 0] > 100, (1, 5, 7)),
+        (IMAGES[..., 0] / 255, (1, 5, 7)),
+    ],
+    ids=["channels last", "channels first", "grey", "bool", "floats"],
+)
+def test_images_get_a_channel_axis_and_lie_in_0_1(images, shape):
+    source = make(x=images)
+    batch = source.batch("train", range(9))
+    assert source.shape.input_shape == shape
+    assert batch.support_x.shape[2:] == shape
+    assert batch.support_x.dtype == torch.float32
+    row = source.describe_task("train", 0)["support"][0][0]
+    unit = images[row] if images.dtype != np.uint8 else images[row] / 255
+    if unit.shape == (5, 7, 3):
+        unit = unit.transpose(2, 0, 1)
+    assert np.allclose(batch.support_x[0, 0].numpy().reshape(unit.shape), unit, atol=1e-6)
+    with pytest.raises(DataError, match=r"normalize: l2 is for features \[n, p\]"):
+        make(x=images, normalize="l2")
+
+
+def test_packed_bits_are_images():
+    pixels = RNG.integers(0, 2, size=(len(Y), 5, 7)).astype(np.uint8)
+    packed = np.packbits(pixels.reshape(len(Y), -1), axis=1)
+    source = make(x=packed, bits=[5, 7])
+    assert source.shape.input_shape == (1, 5, 7)
+    row = source.describe_task("train", 0)["support"][0][0]
+    assert (source.batch("train", [0]).support_x[0, 0, 0].numpy() == pixels[row]).all()
+    with pytest.raises(DataError, match=r"\[6, 7\] expects uint8 rows of 6 bytes"):
+        make(x=packed, bits=[6, 7])
+
+
+@pytest.mark.parametrize("x", [X[:, 0], X.astype(complex), X.astype(str)])
+def test_what_is_not_numbers_for_each_row_is_named(x):
+    with pytest.raises(DataError, match=r"expected numbers, as features \[n, p\]"):
+        make(x=x)
+
+
+# -- files ---------------------------------------------------------------------------
+
+
+def test_every_missing_array_is_listed_with_what_there_is(tmp_path):
+    path = save(tmp_path, superclass=SPLIT)
+    found = problems(path=path, x="x", y="Y", group="superclas")
+    assert len(found) == 3
+    assert f"{path} has no array 'x' (option x); it holds X, y, superclass" in found[0]
+    assert "did you mean 'superclass'?" in found[2]
+    with pytest.raises(DataError, match=r"no array 'x' \(option x\)"):
+        make(path=path, x="x", y="y")
+    assert "names an array 'X', but there is no path" in problems(x="X")[0]
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    found = problems(path=tmp_path / "none.npz", x="X", y="y")
+    assert len(found) == 1
+    assert "none.npz: no such file" in found[0]
+
+
+@pytest.mark.parametrize("kept", [0, 10, 0.5, 0.99])
+def test_a_truncated_file_is_never_taken_for_a_whole_one(tmp_path, kept):
+    path = save(tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(kept * len(whole)) if isinstance(kept, float) else kept])
+    found = problems(path=path, x="X", y="y")
+    assert len(found) == 1
+    assert "not a whole npz archive" in found[0]
+    assert "copy the file again" in found[0]
+    with pytest.raises(DataError, match="not a whole npz archive"):
+        make(path=path, x="X", y="y")
+
+
+def test_a_damaged_array_is_named(tmp_path):
+    path = save(tmp_path)
+    damaged = bytearray(path.read_bytes())
+    damaged[1500] ^= 0xFF  # inside X
+    path.write_bytes(damaged)
+    with pytest.raises(DataError, match=r"array 'X' is damaged \(Bad CRC-32"):
+        make(path=path, x="X", y="y")
+
+
+def test_pickled_objects_are_never_executed(tmp_path):
+    path = tmp_path / "data.npz"
+
+    class Bomb:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "exploded"), "w"))
+
+    np.savez(path, X=X, y=np.array([Bomb()] * len(Y), dtype=object))
+    found = problems(path=path, x="X", y="y")
+    assert "array 'y' holds Python objects, which are not read" in found[0]
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_another_kind_of_file_is_refused(tmp_path):
+    path = tmp_path / "data.npy"
+    np.save(path, X)
+    assert "not a whole npz archive" in problems(path=path, x="X", y="y")[0]
+
+
+def test_the_check_compares_lengths_without_reading_x(tmp_path):
+    found = problems(path=save(tmp_path, X=X[:50]), x="X", y="y")
+    assert found == ["arrays: x has shape [50, 4], but y has 200 rows; they must agree"]
+
+
+def test_the_check_lists_every_class_with_too_few_rows():
+    found = problems(queries=8)
+    assert found[-1].startswith("split 'test': class '")
+    assert "has 8 rows; needs 9 (1 support + 8 query)" in found[-1]
+    assert len(found) == 11 + 4 + 5
+
+
+def test_a_relative_path_starts_at_the_recipe_s_folder(tmp_path, monkeypatch):
+    save(tmp_path)
+    monkeypatch.setenv("MINE", "data")
+    context = Context(base_dir=tmp_path)
+    for path in ("data.npz", "$MINE.npz", "${MINE}.npz"):
+        source = metaforge.create("dataset", "arrays", context=context, path=path, **SMALL)
+        assert source.fingerprint == make().fingerprint
