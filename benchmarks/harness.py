@@ -157,7 +157,7 @@ def _processor() -> str:
 
 
 def render(row: Row) -> str:
-    """A row as text: a line a callable, with its quartiles and how many times as fast as the peer."""
+    """A row as text: a line a callable, with its quartiles and its speed over the peer's."""
     lines = [row.name + (f"  ({row.note})" if row.note else "")]
     for name in row.seconds:
         low, high = (1e3 * value for value in row.spread(name))

@@ -13,8 +13,7 @@ def per_sample(outputs: Tensor, y: Tensor) -> Tensor:
     mean squared error over the last axis of real y [B, n, o]."""
     if y.is_floating_point():
         return (outputs - y).square().mean(-1)
-    flat = F.cross_entropy(outputs.flatten(0, 1), y.flatten(), reduction="none")
-    return flat.view(y.shape)
+    return F.cross_entropy(outputs.mT, y, reduction="none")
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:

@@ -105,8 +105,7 @@ class _Run:
             write_json(path, env)
         parts = stages.Parts.build(self.recipe, context)
         facts = {"run": str(self.folder.path), **stages.header(self.recipe, parts)}
-        if self.resolved.overrides:
-            facts["overrides"] = "  ".join(self.resolved.overrides)
+        facts["set"] = ", ".join(f"{key} {value}" for key, value in self.resolved.changes.items())
         self.console.header(facts)
         self.notes = [*self.resolved.notes, *stages.notes(self.recipe, parts)]
         for note in self.notes:

@@ -188,13 +188,15 @@ def check_losses_are_of_predictions(
     task_losses: TaskLosses = losses.task_losses,
 ) -> None:
     """The outputs that ``predict`` gives are those that ``losses`` scores."""
-    x, y = _query(tasks)
-    with torch.no_grad():
-        outputs = algorithm.predict(params, tasks.without_query(), x)
-        found = algorithm.losses(params, tasks)
-    assert outputs.shape == (*x.shape[:2], tasks.outputs), "predict: [B, Q, outputs]"
-    expected = task_losses(outputs, y, tasks.query_mask)
-    _close(found, expected, TOLERANCE, "losses are those of the predictions")
+    for b in range(len(tasks)):
+        task = _without_padding(tasks, b)
+        x, y = _query(task)
+        with torch.no_grad():
+            outputs = algorithm.predict(params, task.without_query(), x)
+            found = algorithm.losses(params, task)
+        assert outputs.shape == (*x.shape[:2], task.outputs), "predict: [B, Q, outputs]"
+        expected = task_losses(outputs, y, task.query_mask)
+        _close(found, expected, TOLERANCE, "losses are those of the predictions")
 
 
 def check_task_independence(algorithm: InnerAlgorithm, params: Params, tasks: TaskBatch) -> None:
@@ -214,20 +216,12 @@ def check_task_independence(algorithm: InnerAlgorithm, params: Params, tasks: Ta
 
 def check_padding(algorithm: InnerAlgorithm, params: Params, tasks: TaskBatch) -> None:
     """A task with padding gives what it gives without its padding rows."""
-    query_x, query_y = _query(tasks)
+    law = "padding: unequal shots give what the rows without padding give"
     with torch.no_grad():
         padded = algorithm.losses(params, tasks)
         for b in range(len(tasks)):
-            support, query = tasks.support_mask[b] > 0, tasks.query_mask[b] > 0
-            trimmed = TaskBatch(
-                tasks.support_x[b : b + 1, support],
-                tasks.support_y[b : b + 1, support],
-                query_x[b : b + 1, query],
-                query_y[b : b + 1, query],
-                outputs=tasks.outputs,
-            )
-            law = "padding: unequal shots give what the rows without padding give"
-            _close(padded[b : b + 1], algorithm.losses(params, trimmed), TOLERANCE, law)
+            trimmed = algorithm.losses(params, _without_padding(tasks, b))
+            _close(padded[b : b + 1], trimmed, TOLERANCE, law)
 
 
 def check_query_by_query(algorithm: InnerAlgorithm, params: Params, tasks: TaskBatch) -> None:
@@ -277,6 +271,8 @@ def check_ways(algorithm: InnerAlgorithm, params: Params, tasks: TaskBatch) -> N
         algorithm.predict(params, support, _query(tasks)[0])
     except MetaforgeError:
         assert not algorithm.variable_ways, "variable_ways: declared, but refused"
+    except Exception as error:
+        raise AssertionError("variable_ways: other ways fail, but not by a named error") from error
     else:
         assert algorithm.variable_ways, "variable_ways: not declared, but other ways not refused"
 
@@ -308,6 +304,19 @@ def meta_gradient(algorithm: InnerAlgorithm, params: Params, tasks: TaskBatch) -
     value = _weigh(algorithm.losses(params, tasks))
     found = torch.autograd.grad(value, list(params.values()))
     return dict(zip(params, found, strict=True))
+
+
+def _without_padding(tasks: TaskBatch, b: int) -> TaskBatch:
+    """Task b alone, its padding rows cut away."""
+    query_x, query_y = _query(tasks)
+    support, query = tasks.support_mask[b] > 0, tasks.query_mask[b] > 0
+    return TaskBatch(
+        tasks.support_x[b : b + 1, support],
+        tasks.support_y[b : b + 1, support],
+        query_x[b : b + 1, query],
+        query_y[b : b + 1, query],
+        outputs=tasks.outputs,
+    )
 
 
 def _query(tasks: TaskBatch) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,149 @@
+"""MAML's step (losses of a meta-batch and their gradient in theta) against learn2learn's.
+
+The peer is the loop of learn2learn's documentation: clone, adapt, loss, backward, task by
+task. The functional loop is what one writes without a library. The floor is one forward and
+backward pass of the model on every support and query row: no method can do with less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from benchmarks.harness import Row, compare
+from metaforge.tasks import TaskBatch, TaskShape
+from metaforge_maml import MamlOptions, peer
+from metaforge_maml.algorithm import Maml
+from metaforge_models import Conv4Options
+from metaforge_models.conv import Conv4
+
+LR = 0.1
+LEARN2LEARN = "learn2learn's loop"
+OURS = "metaforge maml"
+
+
+def rows() -> list[Row]:
+    vectors = TaskShape("classification", (640,), 5, shots=5, queries=15)
+    images = TaskShape("classification", (1, 28, 28), 5, shots=5, queries=15)
+    mlp = nn.Sequential(nn.Linear(640, 64), nn.ReLU(), nn.Linear(64, 5))
+    conv4 = Conv4(Conv4Options(filters=32)).build(images, torch.Generator().manual_seed(0))
+    return [
+        _row("linear head, 640 features", nn.Linear(640, 5), vectors, 12, 5, promised=10.0),
+        _row("linear head, first order", nn.Linear(640, 5), vectors, 12, 5, order=1),
+        _row("MLP head, 640-64-5", mlp, vectors, 12, 5, promised=2.5),
+        # the same arithmetic as learn2learn's: 0.95 leaves room for timing noise
+        _row("conv4, 32 filters, 28x28", conv4, images, 4, 2, promised=0.95, rounds=5),
+    ]
+
+
+def _row(
+    name: str,
+    module: nn.Module,
+    shape: TaskShape,
+    batch: int,
+    steps: int,
+    *,
+    order: int = 2,
+    promised: float | None = None,
+    rounds: int = 15,
+) -> Row:
+    tasks = _tasks(shape, batch)
+    algorithm = Maml(
+        MamlOptions.model_validate({"steps": steps, "lr": LR, "order": order}), model=module
+    )
+    params = algorithm.init(shape, torch.Generator().manual_seed(0))
+    theta = {key: value.requires_grad_() for key, value in params.items()}
+
+    def ours() -> list[Tensor]:
+        return _gradient(algorithm.losses(theta, tasks, training=True).mean(), theta)
+
+    callables: dict[str, Callable[[], list[Tensor]]] = {
+        LEARN2LEARN: _learn2learn(module, tasks, steps, order),
+        "plain functional loop": _functional(module, theta, tasks, steps, order),
+        OURS: ours,
+        "floor: one pass over every row": _floor(module, theta, tasks),
+    }
+    expected = callables[LEARN2LEARN]()
+    for found, value in zip(ours(), expected, strict=True):
+        torch.testing.assert_close(found, value, rtol=1e-3, atol=1e-5)
+    implementation = algorithm.describe()["implementation"]
+    return compare(
+        name,
+        callables,
+        peer=LEARN2LEARN,
+        target={} if promised is None else {OURS: promised},
+        note=f"{implementation}; order {order}, {steps} steps, meta-batch {batch}, "
+        "5-way 5-shot 15-query",
+        rounds=rounds,
+    )
+
+
+def _tasks(shape: TaskShape, batch: int) -> TaskBatch:
+    random = torch.Generator().manual_seed(0)
+
+    def draw(each: int) -> tuple[Tensor, Tensor]:
+        n = each * shape.outputs
+        x = torch.randn(batch, n, *shape.input_shape, generator=random)
+        return x, (torch.arange(n) % shape.outputs).expand(batch, n).contiguous()
+
+    return TaskBatch(*draw(shape.shots), *draw(shape.queries), outputs=shape.outputs)
+
+
+def _learn2learn(module: nn.Module, tasks: TaskBatch, steps: int, order: int) -> Any:
+    maml = peer.algorithms().MAML(module, lr=LR, first_order=order == 1)
+    loss = nn.CrossEntropyLoss()
+
+    def step() -> list[Tensor]:
+        maml.zero_grad()
+        for x, y, query_x, query_y in _each(tasks):
+            learner = maml.clone()
+            for _ in range(steps):
+                learner.adapt(loss(learner(x), y))
+            (loss(learner(query_x), query_y) / len(tasks)).backward()
+        return [value.grad for value in maml.parameters()]
+
+    return step
+
+
+def _functional(
+    module: nn.Module, theta: dict[str, Tensor], tasks: TaskBatch, steps: int, order: int
+) -> Any:
+    def step() -> list[Tensor]:
+        total = torch.zeros(())
+        for x, y, query_x, query_y in _each(tasks):
+            params = theta
+            for _ in range(steps):
+                inner = F.cross_entropy(functional_call(module, params, (x,)), y)
+                found = torch.autograd.grad(inner, list(params.values()), create_graph=order == 2)
+                params = {k: v - LR * g for (k, v), g in zip(params.items(), found, strict=True)}
+            outputs = functional_call(module, params, (query_x,))
+            total = total + F.cross_entropy(outputs, query_y)
+        return _gradient(total / len(tasks), theta)
+
+    return step
+
+
+def _floor(module: nn.Module, theta: dict[str, Tensor], tasks: TaskBatch) -> Any:
+    def step() -> list[Tensor]:
+        assert tasks.query_x is not None
+        every = [(tasks.support_x, tasks.support_y), (tasks.query_x, tasks.query_y)]
+        outputs = [functional_call(module, theta, (x.flatten(0, 1),)) for x, _ in every]
+        labels = [y.flatten() for _, y in every if y is not None]
+        return _gradient(F.cross_entropy(torch.cat(outputs), torch.cat(labels)), theta)
+
+    return step
+
+
+def _each(tasks: TaskBatch) -> Any:
+    assert tasks.query_x is not None
+    assert tasks.query_y is not None
+    return zip(tasks.support_x, tasks.support_y, tasks.query_x, tasks.query_y, strict=True)
+
+
+def _gradient(value: Tensor, theta: dict[str, Tensor]) -> list[Tensor]:
+    return list(torch.autograd.grad(value, list(theta.values())))
