@@ -10,15 +10,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import metaforge
 from metaforge.errors import DataError, MetaforgeError, NumericError, PluginError
+from metaforge.metatrain import Progress
 from metaforge.pipeline import resume
 from metaforge.recipe import load
 from metaforge.report import render_text
+from metaforge.warm_start import softmax_hint
 
 SMALL = {
     "name": "small",
@@ -252,3 +255,22 @@ def test_ctrl_c_ends_with_130_and_a_folder_that_resumes(recipe, tmp_path):
     assert "Traceback" not in said
     assert json.loads((path / "status.json").read_text())["state"] == "interrupted"
     assert resume(path, quiet=True)["conditional"]["n"] == 30
+
+
+def test_a_model_that_ends_in_a_softmax_gets_a_hint():
+    built = SimpleNamespace(
+        source=SimpleNamespace(shape=SimpleNamespace(kind="classification", outputs=5))
+    )
+    stuck = Progress(curve=[{"step": s, "validation": 0.2, "loss": 1.605} for s in range(4)])
+    assert "softmax" in softmax_hint(built, stuck)
+    learning = Progress(
+        curve=[{"step": s, "validation": 0.2, "loss": 1.6 - 0.2 * s} for s in range(4)]
+    )
+    assert softmax_hint(built, learning) is None
+
+
+def test_device_auto_says_what_it_took(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert "device        cpu" in read(run("device=auto")["run_dir"], "log.txt")
+    with pytest.raises(MetaforgeError, match="no CUDA device; use auto"):
+        run("device=cuda")
