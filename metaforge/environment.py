@@ -55,7 +55,8 @@ def components(recipe: Recipe) -> dict[str, dict[str, Any]]:
         component = registry.get(kind, chosen.use)
         found[path] = registry.component_identity(component)
         for name, inner_kind in nested_kinds(component.options).items():
-            visit(f"{path}.{name}", inner_kind, Choice.model_validate(chosen.options[name]))
+            if (nested := chosen.options.get(name)) is not None:
+                visit(f"{path}.{name}", inner_kind, Choice.model_validate(nested))
 
     for section in ("data", "inner", "kernel", "weighting"):
         visit(section, nested_kinds(Recipe)[section], getattr(recipe, section))

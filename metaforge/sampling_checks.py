@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import combinations
 
 import numpy as np
 
@@ -38,47 +40,55 @@ def query_room(pool: Pool, shots: int) -> np.ndarray:
     sizes = np.array([len(rows) for rows in pool.members], dtype=np.int64)
     if pool.sample_groups is None:
         return sizes - shots
-    of_row = np.asarray(pool.sample_groups)
-    used = [
-        _smallest_sum(np.unique(of_row[rows], return_counts=True)[1], shots)
-        for rows in pool.members
-    ]
+    used = [_smallest_sum(counts, shots) for counts in _group_sizes(pool, sizes)]
     return np.array(
         [size - (shots if u is None else u) for size, u in zip(sizes, used, strict=True)]
     )
 
 
-def _smallest_sum(sizes: np.ndarray, at_least: int) -> int | None:
+def _group_sizes(pool: Pool, sizes: np.ndarray) -> list[tuple[int, ...]]:
+    """For each class, how many rows each of its sample groups has."""
+    rows = np.concatenate([np.zeros(0, int), *pool.members])
+    names, groups = np.unique(np.asarray(pool.sample_groups)[rows], return_inverse=True)
+    span = max(1, len(names))
+    keys = np.repeat(np.arange(len(sizes)), sizes) * span + groups
+    values, counts = np.unique(keys, return_counts=True)
+    ends = np.searchsorted(values, np.arange(1, len(sizes)) * span)
+    return [tuple(some.tolist()) for some in np.split(counts, ends)]
+
+
+@lru_cache(maxsize=4096)
+def _smallest_sum(sizes: tuple[int, ...], at_least: int) -> int | None:
     """The smallest sum of a subset of ``sizes`` that is ``at_least`` so much, if any is.
 
     Bit s of ``reached`` says whether some subset sums to s.
     """
     reached = 1
-    for size in sizes.tolist():
+    for size in sizes:
         reached |= reached << size
     above = reached >> at_least
     return at_least + (above & -above).bit_length() - 1 if above else None
 
 
+def _times_listed(pools: Iterable[Pool]) -> np.ndarray:
+    """How often each row of the class data is a member: [the last such row + 1]."""
+    return np.bincount(np.concatenate([np.zeros(0, int), *(r for p in pools for r in p.members)]))
+
+
 def _shared_rows(pools: Mapping[str, Sequence[Pool]]) -> Iterator[str]:
-    rows = {
-        split: np.unique(np.concatenate([np.zeros(0, int), *(r for p in some for r in p.members)]))
-        for split, some in pools.items()
-    }
-    names = list(rows)
-    for i, a in enumerate(names):
-        for b in names[i + 1 :]:
-            common = np.intersect1d(rows[a], rows[b])
-            if len(common):
-                yield (
-                    f"splits {a!r} and {b!r} share {len(common)} rows, first {common[0]}: "
-                    "a row belongs to one split"
-                )
+    listed = {split: _times_listed(some) for split, some in pools.items()}
+    for (a, in_a), (b, in_b) in combinations(listed.items(), 2):
+        n = min(len(in_a), len(in_b))
+        common = np.flatnonzero((in_a[:n] > 0) & (in_b[:n] > 0))
+        if len(common):
+            yield (
+                f"splits {a!r} and {b!r} share {len(common)} rows, first {common[0]}: "
+                "a row belongs to one split"
+            )
 
 
 def _pool_problems(pool: Pool, sizes: TaskSizes) -> Iterator[str]:
-    everything = np.concatenate([np.zeros(0, int), *pool.members])
-    if len(np.unique(everything)) < len(everything):
+    if (_times_listed([pool]) > 1).any():
         yield "a row is listed twice: each row belongs to one class, once"
     enough, lines = _enough_rows(pool, sizes)
     if lines and sizes.too_few != "drop":
