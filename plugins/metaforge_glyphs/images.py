@@ -1,0 +1,93 @@
+"""The images of a catalogue, and their features: made once, kept in the cache folder."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+import zlib
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+
+from metaforge.components import Context
+from metaforge.errors import DataError
+from metaforge.records import write_atomic
+from metaforge.seeding import derive
+from metaforge_glyphs import GlyphsOptions
+from metaforge_glyphs.catalogue import KINDS, Catalogue
+from metaforge_glyphs.fonts import fonts_digest
+from metaforge_glyphs.render import SIZE, render, renderer
+
+#: Images between two lines of progress.
+_PROGRESS = 25_600
+
+
+def cached(
+    context: Context, name: str, shape: tuple[int, ...], make: Callable[[], np.ndarray]
+) -> np.ndarray:
+    """The array ``name`` of the cache folder, or ``make()``'s, which is then kept there.
+
+    A damaged file is made anew; a folder that cannot be written costs the cache alone.
+    """
+    path = context.cache_dir / "glyphs" / f"{name}.npz"
+    if path.exists():
+        try:
+            return _read(path, shape)
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+            context.report(f"glyphs: {path} is damaged, making it anew")
+    array = make()
+    file = BytesIO()
+    np.savez(file, data=array)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, file.getvalue())
+    except (OSError, DataError) as error:
+        context.report(f"glyphs: not kept for the next run: {error}")
+    return array
+
+
+def _read(path: Path, shape: tuple[int, ...]) -> np.ndarray:
+    """Whole or not at all: the archive carries a checksum of its content."""
+    with np.load(path, allow_pickle=False) as archive:
+        array = archive["data"]
+    if array.shape != shape:
+        raise ValueError(f"shape {array.shape}, expected {shape}")
+    return array
+
+
+def images_fingerprint(options: GlyphsOptions, images: Catalogue) -> str:
+    """Hex digest of everything that shapes the images."""
+    digest = hashlib.blake2b(digest_size=16)
+    drawn = options.model_dump_json(include={"image_seed", "distortion"})
+    for part in (renderer(), fonts_digest(), drawn):
+        digest.update(part.encode() + b"\0")
+    for column in (images.kind, images.codes, images.face, images.k):
+        digest.update(column.astype(np.int32).tobytes())
+    return digest.hexdigest()
+
+
+def load_images(options: GlyphsOptions, images: Catalogue, context: Context) -> np.ndarray:
+    """[n, 28, 28] uint8, from the cache or drawn now."""
+    name = f"images-{images_fingerprint(options, images)}"
+    return cached(
+        context, name, (len(images), SIZE, SIZE), lambda: _draw(options, images, context.report)
+    )
+
+
+def _draw(options: GlyphsOptions, images: Catalogue, report: Callable[[str], None]) -> np.ndarray:
+    drawn = np.empty((len(images), SIZE, SIZE), np.uint8)
+    for number, kind in enumerate(KINDS):
+        rows = np.flatnonzero(images.kind == number)
+        for start in range(0, len(rows), _PROGRESS):
+            some = rows[start : start + _PROGRESS]
+            drawn[some] = render(
+                images.codes[some],
+                images.face[some],
+                images.k[some],
+                seed=derive(options.image_seed, "glyphs", kind),
+                distortion=getattr(options.distortion, kind),
+            )
+            report(f"glyphs: drawn {some[-1] + 1:,} of {len(images):,} images (once)")
+    return drawn
