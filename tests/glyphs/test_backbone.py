@@ -45,9 +45,7 @@ def test_the_shipped_weights_have_the_accuracy_of_the_card(source):
     found = nearest_class_mean(backbone(), source.labelled_images("val"), RECIPE)
     assert found["letter"] == pytest.approx(CARD["nearest_class_mean"]["letter"], abs=0.08)
     assert found["face"] == pytest.approx(CARD["nearest_class_mean"]["face"], abs=0.08)
-    untrained = nearest_class_mean(
-        backbone(weights="none"), source.labelled_images("val"), RECIPE
-    )
+    untrained = nearest_class_mean(backbone(weights="none"), source.labelled_images("val"), RECIPE)
     assert found["letter"] > untrained["letter"] + 0.2
     assert found["face"] > untrained["face"] + 0.1
 
