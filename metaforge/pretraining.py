@@ -24,6 +24,9 @@ from metaforge.records import write_json
 from metaforge.registry import create_choice
 from metaforge.seeding import generator
 
+#: An affine layer for each label, by the label's name.
+Heads = dict[str, nn.Linear]
+
 _BLOCK = 2048  # images a forward pass, where no gradient is needed
 _WARM_UP = 0.15  # share of the steps before the peak learning rate
 
@@ -141,10 +144,11 @@ def _train(
     rows: Tensor,
     held: Tensor,
     context: Context,
-) -> nn.ModuleDict:
+) -> Heads:
     """The trained heads; the network is trained in place. AdamW on a one-cycle schedule."""
-    heads = _heads(backbone.width, images).to(context.device)
-    parameters = [*backbone.network.parameters(), *heads.parameters()]
+    heads = _heads(backbone.width, images)
+    modules = (backbone.network, *heads.values())
+    parameters = [parameter for module in modules for parameter in module.parameters()]
     optimizer = torch.optim.AdamW(parameters, lr=recipe.lr, weight_decay=recipe.weight_decay)
     steps = max(1, len(rows) // recipe.batch)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
@@ -166,13 +170,13 @@ def _train(
     return heads
 
 
-def _heads(width: int, images: LabelledImages) -> nn.ModuleDict:
+def _heads(width: int, images: LabelledImages) -> Heads:
     """An affine layer for each label, all zeros, so that no random number is needed."""
-    heads = nn.ModuleDict()
+    heads = {}
     for name, labels in images.labels.items():
         with torch.device("meta"):
             head = nn.Linear(width, int(labels.max()) + 1)
-        heads[name] = head.to_empty(device="cpu")
+        heads[name] = head.to_empty(device=images.images.device)
         nn.init.zeros_(head.weight)
         nn.init.zeros_(head.bias)
     return heads
@@ -181,7 +185,7 @@ def _heads(width: int, images: LabelledImages) -> nn.ModuleDict:
 def _loss(
     recipe: Pretraining,
     backbone: Trainable,
-    heads: nn.ModuleDict,
+    heads: Heads,
     images: LabelledImages,
     rows: Tensor,
 ) -> Tensor:
@@ -206,7 +210,7 @@ def _report_epoch(
     recipe: Pretraining,
     loss: Tensor,
     backbone: Trainable,
-    heads: nn.ModuleDict,
+    heads: Heads,
     images: LabelledImages,
     held: Tensor,
     context: Context,
@@ -226,7 +230,7 @@ def _features(backbone: Trainable, images: LabelledImages, rows: Tensor) -> Tens
 
 @torch.no_grad()
 def _head_accuracy(
-    backbone: Trainable, heads: nn.ModuleDict, images: LabelledImages, rows: Tensor
+    backbone: Trainable, heads: Heads, images: LabelledImages, rows: Tensor
 ) -> dict[str, float]:
     """Share of the rows with a label that its head gets right."""
     features = _features(backbone, images, rows)

@@ -50,7 +50,7 @@ def cached(
 
 def _read(path: Path, shape: tuple[int, ...]) -> np.ndarray:
     """Whole or not at all: the archive carries a checksum of its content."""
-    with np.load(path, allow_pickle=False) as archive:
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         array = archive["data"]
     if array.shape != shape:
         raise ValueError(f"shape {array.shape}, expected {shape}")
@@ -72,11 +72,12 @@ def load_images(options: GlyphsOptions, images: Catalogue, context: Context) -> 
     """[n, 28, 28] uint8, from the cache or drawn now."""
     name = f"images-{images_fingerprint(options, images)}"
     return cached(
-        context, name, (len(images), SIZE, SIZE), lambda: _draw(options, images, context.report)
+        context, name, (len(images), SIZE, SIZE), lambda: draw(options, images, context.report)
     )
 
 
-def _draw(options: GlyphsOptions, images: Catalogue, report: Callable[[str], None]) -> np.ndarray:
+def draw(options: GlyphsOptions, images: Catalogue, report: Callable[[str], None]) -> np.ndarray:
+    """[n, 28, 28] uint8: every image of the catalogue, drawn now."""
     drawn = np.empty((len(images), SIZE, SIZE), np.uint8)
     for number, kind in enumerate(KINDS):
         rows = np.flatnonzero(images.kind == number)

@@ -14,9 +14,8 @@ from metaforge.contracts import Backbone
 from metaforge.errors import DataError
 from metaforge.pooled import PooledTasks
 from metaforge.pretraining import LabelledImages
-from metaforge.tasks import SPLITS
 from metaforge_glyphs import GlyphsOptions
-from metaforge_glyphs.catalogue import KINDS, Catalogue, catalogue, check, pools, sizes
+from metaforge_glyphs.catalogue import KINDS, SPLITS, Catalogue, catalogue, check, pools, sizes
 from metaforge_glyphs.fonts import LICENCE, SCRIPTS
 from metaforge_glyphs.images import cached, images_fingerprint, load_images
 
@@ -67,29 +66,34 @@ class GlyphTasks(PooledTasks):
         self._pixels = pixels
 
     def summary(self) -> dict[str, Any]:
-        scripts = {
-            f"{split} scripts": " ".join(name for name, own in SCRIPTS.items() if own == split)
-            for split in SPLITS
-        }
-        return super().summary() | {"images": len(self.images)} | scripts
+        told = super().summary()
+        for split in SPLITS:
+            scripts = [name for name, own in SCRIPTS.items() if own == split]
+            told[split] = f"{told[split]} ({', '.join(scripts)})"
+        return told
 
     def labelled_images(self, split: str) -> LabelledImages:
-        """A split's images with their ``letter``, ``face`` and ``print`` (scan or fair print).
+        """A split's images for pre-training: see ``labelled``."""
+        return labelled(self.images, self._pixels, split)
 
-        The face is told of fair prints alone: a bad scan hides slant and weight.
-        """
-        rows = np.concatenate([self.images.rows(kind, split) for kind in KINDS])
-        fair = self.images.kind[rows] == KINDS.index("typefaces")
-        labels = {
-            "letter": self.images.letter[rows],
-            "face": np.where(fair, self.images.face[rows], -1),
-            "print": fair.astype(np.int64),
-        }
-        return LabelledImages(
-            self._pixels[torch.from_numpy(rows)][:, None],
-            {name: torch.from_numpy(values).long() for name, values in labels.items()},
-            scale=1 / 255,
-        )
+
+def labelled(images: Catalogue, pixels: Tensor, split: str) -> LabelledImages:
+    """A split's images with their ``letter``, ``face`` and ``print`` (1 fair, 0 a bad scan).
+
+    The face is told of fair prints alone: a bad scan hides slant and weight.
+    """
+    rows = np.concatenate([images.rows(kind, split) for kind in KINDS])
+    fair = images.kind[rows] == KINDS.index("typefaces")
+    labels = {
+        "letter": images.letter[rows],
+        "face": np.where(fair, images.face[rows], -1),
+        "print": fair.astype(np.int64),
+    }
+    return LabelledImages(
+        pixels[torch.from_numpy(rows)][:, None],
+        {name: torch.from_numpy(values).long() for name, values in labels.items()},
+        scale=1 / 255,
+    )
 
 
 def _features(
@@ -109,4 +113,6 @@ def _features(
 
     name = f"features-{images_fingerprint(options, images)[:16]}-{backbone.fingerprint[:16]}"
     values = torch.from_numpy(cached(context, name, (len(pixels), backbone.width), compute))
+    if not torch.isfinite(values).all():
+        raise DataError("glyphs: the backbone gives features that are not finite")
     return F.normalize(values, dim=-1) if options.normalize == "l2" else values

@@ -187,10 +187,17 @@ LONGER = (
 )
 
 
+def _heed_ctrl_c() -> None:
+    """A shell's background jobs ignore Ctrl-C, and so would what they start."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def start(arguments: list[str], said: str, cache: str) -> subprocess.Popen:
     env = {**os.environ, "METAFORGE_CACHE": cache}
     with Path(said).open("w") as stderr:
-        return subprocess.Popen([*COMMAND, *arguments], env=env, stderr=stderr)
+        return subprocess.Popen(
+            [*COMMAND, *arguments], env=env, stderr=stderr, preexec_fn=_heed_ctrl_c
+        )
 
 
 def begin(recipe: Path, output: str, cache: str) -> subprocess.Popen:

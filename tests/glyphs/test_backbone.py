@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,9 +13,12 @@ import metaforge
 from metaforge.components import Context
 from metaforge.errors import DataError, RecipeError
 from metaforge.pretrain_recipe import load
-from metaforge.pretraining import nearest_class_mean
-from metaforge_glyphs import GlyphConvOptions, missing_weights
+from metaforge.pretraining import LabelledImages, nearest_class_mean
+from metaforge_glyphs import GlyphConvOptions, GlyphsOptions, missing_weights
 from metaforge_glyphs.backbone import SHIPPED
+from metaforge_glyphs.catalogue import KINDS, catalogue
+from metaforge_glyphs.images import draw
+from metaforge_glyphs.source import labelled
 
 CARD = json.loads(SHIPPED.with_suffix(".json").read_text(encoding="utf-8"))
 RECIPE = load("pretrain_glyphs").recipe
@@ -33,19 +38,25 @@ def test_the_shipped_weights_are_small_and_those_of_the_card():
 
 
 def test_the_shipped_weights_come_from_the_shipped_recipe():
-    settings = RECIPE.model_dump(mode="json")
-    assert CARD["settings"] | {"output": "", "threads": None} == settings | {
-        "output": "",
-        "threads": None,
-    }
+    assert CARD["settings"] | {"output": ""} == RECIPE.model_dump(mode="json") | {"output": ""}
 
 
-def test_the_shipped_weights_have_the_accuracy_of_the_card(source):
-    # On fewer images than the card's: its letter classes have 40 each.
-    found = nearest_class_mean(backbone(), source.labelled_images("val"), RECIPE)
-    assert found["letter"] == pytest.approx(CARD["nearest_class_mean"]["letter"], abs=0.08)
-    assert found["face"] == pytest.approx(CARD["nearest_class_mean"]["face"], abs=0.08)
-    untrained = nearest_class_mean(backbone(weights="none"), source.labelled_images("val"), RECIPE)
+@pytest.fixture(scope="module")
+def validation() -> LabelledImages:
+    """The validation images of the default options: those that the card's accuracy is on."""
+    options = GlyphsOptions()
+    whole = catalogue(options)
+    rows = np.sort(np.concatenate([whole.rows(kind, "val") for kind in KINDS]))
+    columns = {name: getattr(whole, name)[rows] for name in ("kind", "letter", "face", "k")}
+    images = replace(whole, **columns)
+    return labelled(images, torch.from_numpy(draw(options, images, lambda line: None)), "val")
+
+
+def test_the_shipped_weights_have_the_accuracy_of_the_card(validation):
+    found = nearest_class_mean(backbone(), validation, RECIPE)
+    # Another version of FreeType draws a few pixels otherwise.
+    assert found == pytest.approx(CARD["nearest_class_mean"], abs=0.01)
+    untrained = nearest_class_mean(backbone(weights="none"), validation, RECIPE)
     assert found["letter"] > untrained["letter"] + 0.2
     assert found["face"] > untrained["face"] + 0.1
 
@@ -57,7 +68,7 @@ def test_a_feature_depends_on_its_own_image_alone():
     assert not together.requires_grad
     for row in range(10):
         alone = shipped.features(some[row : row + 1])
-        torch.testing.assert_close(alone[0], together[row], rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(alone[0], together[row], rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(shipped.features(some[:, 0]), together)
 
 

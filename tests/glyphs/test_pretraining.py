@@ -221,7 +221,7 @@ def test_an_output_that_cannot_be_written_is_found_first(tmp_path):
 
 def test_the_command_trains_glyphs(tmp_path, monkeypatch, capsys, cache):
     monkeypatch.setenv("METAFORGE_CACHE", str(cache))
-    small = ["data.per_letter=12", "data.per_face=1", "data.shots=1", "data.queries=3"]
+    small = ["data.per_letter=4", "data.per_face=1", "data.shots=1", "data.queries=1"]
     output = tmp_path / "own.safetensors"
     code = main(["pretrain", "--quiet", str(SHIPPED), *small, "epochs=1", f"output={output}"])
     said = capsys.readouterr()

@@ -10,11 +10,13 @@ import torch
 
 import metaforge
 from metaforge.components import Context
+from metaforge.contracts import Backbone
 from metaforge.errors import DataError, RecipeError
 from metaforge.testing import datasets as laws
 from metaforge.testing.datasets import Drawn
 from metaforge_glyphs import GlyphsOptions, images
 from metaforge_glyphs.catalogue import catalogue, sample_groups
+from metaforge_glyphs.source import _features
 from tests.glyphs.conftest import SMALL
 
 
@@ -81,12 +83,12 @@ def test_a_task_is_described(source):
             assert all(name.endswith("(Greek)") for name in names)
 
 
-def test_the_summary_names_scripts_and_licences(source):
+def test_the_header_names_classes_and_scripts(source):
     told = source.summary()
-    assert told["images"] == len(source.images)
-    assert "Greek" in told["splits"]["test"]["scripts"]
-    assert "Bitstream Vera" in told["licence"]
-    assert "STIX" in told["licence"]
+    assert told["test"].startswith("letters 397, typefaces 5 classes (Greek, ")
+    assert told["train"].endswith("(Latin, Cyrillic, Canadian syllabics, Arabic)")
+    assert "Bitstream Vera" in source.licence
+    assert "STIX" in source.licence
 
 
 def test_labelled_images_are_the_splits_own(source):
@@ -208,10 +210,45 @@ def test_the_renderer_and_the_fonts_are_in_the_fingerprint(monkeypatch):
             assert images.images_fingerprint(TINY, catalogue(TINY)) != before
 
 
-def test_features_are_kept_by_weights(make, cache):
-    kept = {path.name for path in (cache / "glyphs").glob("features-*")}
-    make(backbone={"use": "glyph_conv", "weights": "none"})
-    assert len({path.name for path in (cache / "glyphs").glob("features-*")} - kept) == 1
+class Halves(Backbone):
+    """The mean of an image's upper and lower half; counts its calls."""
+
+    width, fingerprint, calls = 2, "halves of the first kind", 0
+
+    def features(self, images):
+        self.calls += 1
+        return images.view(-1, 2, 14 * 28).mean(-1)
+
+
+def test_features_are_computed_once_for_each_backbone(tmp_path):
+    options = TINY.model_copy(update={"normalize": "none"})
+    table = catalogue(options)
+    pixels = np.arange(len(table) * 784).reshape(-1, 28, 28).astype(np.uint8)
+    backbone, context = Halves(), Context(cache_dir=tmp_path)
+
+    def features():
+        return _features(options, table, pixels, backbone, context)
+
+    first = features()
+    once = backbone.calls
+    assert torch.equal(features(), first)
+    assert backbone.calls == once > 0
+    expected = torch.from_numpy(pixels / 255).view(-1, 2, 392).mean(-1).float()
+    torch.testing.assert_close(first, expected)
+    backbone.fingerprint = "halves of the second kind"
+    features()
+    assert backbone.calls == 2 * once
+
+
+def test_features_that_are_not_finite_are_refused(tmp_path):
+    class Broken(Halves):
+        def features(self, images):
+            return super().features(images) / 0
+
+    table = catalogue(TINY)
+    pixels = np.zeros((len(table), 28, 28), np.uint8)
+    with pytest.raises(DataError, match="not finite"):
+        _features(TINY, table, pixels, Broken(), Context(cache_dir=tmp_path))
 
 
 def test_the_sizes_here_can_be_drawn():
