@@ -18,7 +18,7 @@ from metaforge.contracts import InnerAlgorithm, Params
 from metaforge.errors import NumericError
 from metaforge.recipe.schema import Recipe
 from metaforge.scoring import TargetScores
-from metaforge.tasks import TaskBatch, TaskSource
+from metaforge.tasks import TaskBatch, TaskSource, unpadded
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Evaluator:
             tick()
 
     def _target(self, position: int, target_id: int, group: int) -> Evaluated:
-        target = self.source.batch(self.split, [target_id])
+        target = unpadded(self.source.batch(self.split, [target_id]))
         kept = self.scores.kept(position) if self.scores else None
         arms = build_arms(self.recipe, self.bank, target_id, group, kept)
         curves, macro, skipped, seconds = {}, {}, {}, {}

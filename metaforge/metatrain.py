@@ -20,7 +20,7 @@ from metaforge.errors import NumericError
 from metaforge.optimizers import OuterOptimizer
 from metaforge.outer import OuterLoop, StepLoss
 from metaforge.recipe.schema import Recipe
-from metaforge.tasks import TaskBatch, TaskSource
+from metaforge.tasks import TaskBatch, TaskSource, unpadded
 
 #: Validation batches are this many tasks, to bound memory.
 _EVALUATION_BATCH = 50
@@ -163,7 +163,12 @@ def task_ids(recipe: Recipe, step: int) -> np.ndarray:
 
 @torch.no_grad()
 def evaluate(inner: InnerAlgorithm, params: Params, batches: list[TaskBatch]) -> Tensor:
-    """[n]: the score of every task (accuracy, or mean squared error)."""
+    """[n]: the score of every task (accuracy, or mean squared error).
+
+    A transductive algorithm would see the padding of a batch, so it gets its tasks one by one.
+    """
+    if inner.transductive:
+        batches = [unpadded(tasks[[i]]) for tasks in batches for i in range(len(tasks))]
     found = []
     for tasks in batches:
         assert tasks.query_x is not None

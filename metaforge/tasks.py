@@ -198,6 +198,19 @@ def concatenate(first: TaskBatch, second: TaskBatch) -> TaskBatch:
     return TaskBatch(**joined)
 
 
+def unpadded(task: TaskBatch) -> TaskBatch:
+    """One task (B = 1) without its padding rows: what a transductive learner may be shown."""
+    kept = {"support": task.support_mask[0] > 0}
+    if task.query_x is not None:
+        kept["query"] = task.query_mask[0] > 0
+    rows: dict[str, Any] = {
+        name: value[:, kept[name.partition("_")[0]]]
+        for name in ("support_x", "support_y", "support_mask", "query_x", "query_y", "query_mask")
+        if (value := getattr(task, name)) is not None
+    }
+    return replace(task, **rows)
+
+
 def _pad(value: Tensor, length: int) -> Tensor:
     missing = length - value.shape[1]
     if not missing:

@@ -108,9 +108,6 @@ class Select(Section):
     targets: PositiveInt = Field(30, description="validation targets")
 
 
-CONTROLS = ("uniform_bank", "random_m", "topm_equal", "target_only", "uncertainty", "oracle")
-
-
 class Evaluate(Section):
     """Phase 4: frozen targets, the same for every run of the same data and seed."""
 

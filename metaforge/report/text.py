@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from metaforge import plugins
 from metaforge.records import read_json
 
 HEADER = ["arm", "mean", "95 % CI", "sd", "n", "SP - arm", "95 % CI", "p", "s/target"]
@@ -93,7 +94,7 @@ def closing_lines(results: dict[str, Any], run_dir: Path) -> list[str]:
 
 
 def render_lines(results: dict[str, Any], run_dir: Path) -> list[str]:
-    """The report of a run, line by line, as its end prints it."""
+    """The report of a run, line by line, as its end prints it, plugins' sections included."""
     title, header, rows = result_table(results)
     table = [header, *rows]
     widths = [max(len(row[i]) for row in table) for i in range(len(header))]
@@ -104,6 +105,8 @@ def render_lines(results: dict[str, Any], run_dir: Path) -> list[str]:
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  ".join(cells).rstrip())
+    for heading, text in plugins.host().report_sections(results):
+        lines += ["", heading, text]
     return [*lines, *closing_lines(results, run_dir)]
 
 

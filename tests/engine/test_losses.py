@@ -5,7 +5,9 @@ import torch
 from torch.nn import functional as F
 
 from metaforge import losses
-from metaforge.tasks import TaskBatch, concatenate
+from metaforge.contracts import InnerAlgorithm
+from metaforge.metatrain import evaluate
+from metaforge.tasks import TaskBatch, concatenate, unpadded
 
 LOGITS = torch.tensor([[[2.0, 0.0], [0.0, 1.0], [3.0, 0.0], [0.0, 0.5]]])
 LABELS = torch.tensor([[0, 0, 0, 1]])
@@ -57,3 +59,33 @@ def test_a_batch_fills_in_what_is_not_given():
     regression = TaskBatch(torch.zeros(2, 3, 5), torch.zeros(2, 3, 4))
     assert regression.is_regression
     assert regression.outputs == 4
+
+
+def padded_pair() -> TaskBatch:
+    """Two tasks; the first has one padding row among its queries."""
+    both = concatenate(tasks(), tasks())
+    mask = torch.tensor([[1.0, 0.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]])
+    return TaskBatch(both.support_x, both.support_y, both.query_x, both.query_y, query_mask=mask)
+
+
+def test_an_unpadded_task_has_its_own_rows_alone():
+    alone = unpadded(padded_pair()[[0]])
+    assert alone.query_y.tolist() == [[0, 0, 1]]
+    assert alone.query_mask.tolist() == [[1, 1, 1]]
+    assert unpadded(alone.without_query()).query_x is None
+
+
+@pytest.mark.parametrize("transductive", [True, False])
+def test_only_a_transductive_learner_is_kept_from_padding(transductive):
+    shown = []
+
+    class Watches(InnerAlgorithm):
+        def predict(self, params, support, query_x):
+            shown.append(tuple(query_x.shape[:2]))
+            return torch.zeros(*query_x.shape[:2], 2)
+
+        init = adapt = losses = export = None
+
+    Watches.transductive = transductive
+    assert len(evaluate(Watches(), {}, [padded_pair()])) == 2
+    assert shown == ([(1, 3), (1, 4)] if transductive else [(2, 4)])

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import metaforge
+from metaforge import plugins
 from metaforge.errors import DataError, MetaforgeError, NumericError, PluginError
 from metaforge.metatrain import Progress
 from metaforge.pipeline import resume
@@ -281,3 +282,13 @@ def test_device_auto_says_what_it_took(monkeypatch):
     assert "device        cpu" in read(run("device=auto")["run_dir"], "log.txt")
     with pytest.raises(MetaforgeError, match="no CUDA device; use auto"):
         run("device=cuda")
+
+
+def test_sections_of_plugins_stand_in_the_report(monkeypatch):
+    monkeypatch.setattr(
+        plugins.host(),
+        "report_sections",
+        lambda results: [("Heading", f"{results['conditional']['n']} targets")],
+    )
+    text = render_text(Path(run()["run_dir"]))
+    assert "Heading\n12 targets" in text
