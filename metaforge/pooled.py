@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from metaforge.errors import DataError
-from metaforge.pools import Pool, TaskSizes
+from metaforge.pools import Pool
 from metaforge.sampling import Drawn, TaskSampler, id_array
+from metaforge.task_sizes import TaskSizes
 from metaforge.tasks import Ids, TaskBatch, TaskShape, TaskSource, View
 
 #: Tasks of one index table, and the bytes that all tables together may take.

@@ -1,16 +1,12 @@
-"""What tasks are drawn from, and their sizes. numpy alone."""
+"""What tasks are drawn from. numpy alone."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from metaforge.errors import DataError
-
-TooFew = Literal["error", "drop", "replace"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,43 +60,3 @@ class Pool:
         if not self.weight > 0:
             return f"weight is {self.weight}; it must be positive"
         return None
-
-
-@dataclass(frozen=True)
-class TaskSizes:
-    """Ways, and shots and queries of each class: a number, or a range ``(low, high)``.
-
-    In a range, each class of each task draws its own number uniformly, ends included.
-    ``too_few`` says what becomes of a class with too few rows for the highest numbers:
-    ``error``; ``drop`` leaves the class out; ``replace`` repeats query rows (it never mixes
-    support and query).
-    """
-
-    ways: int
-    shots: int | tuple[int, int]
-    queries: int | tuple[int, int]
-    too_few: TooFew = "error"
-
-    def __post_init__(self) -> None:
-        if self.ways < 2:
-            raise DataError(f"ways is {self.ways}; a task needs at least 2 classes")
-        for name in ("shots", "queries"):
-            low, high = _range(getattr(self, name))
-            if not 1 <= low <= high:
-                raise DataError(
-                    f"{name} is {getattr(self, name)}; give a number of at least 1, "
-                    "or a range [low, high] with 1 <= low <= high"
-                )
-
-    @property
-    def shots_range(self) -> tuple[int, int]:
-        return _range(self.shots)
-
-    @property
-    def queries_range(self) -> tuple[int, int]:
-        return _range(self.queries)
-
-
-def _range(value: int | Sequence[int]) -> tuple[int, int]:
-    low, high = (value, value) if isinstance(value, int) else value
-    return low, high

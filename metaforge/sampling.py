@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metaforge.errors import DataError
-from metaforge.pools import Pool, TaskSizes
+from metaforge.pools import Pool
 from metaforge.sample_groups import QUERY, SUPPORT, SampleGroups
-from metaforge.sampling_checks import problems, query_room
+from metaforge.sampling_checks import class_counts, problems
 from metaforge.seeding import bits, derive, uniform
+from metaforge.task_sizes import TaskSizes
 
 #: Bound on the entries of a temporary array.
 _ENTRIES = 1 << 22
@@ -245,8 +246,8 @@ class _Table:
         self.lengths = np.array([len(rows) for rows in pool.members])
         self._offsets = np.cumsum(self.lengths) - self.lengths
         self._rows = np.concatenate([np.asarray(rows) for rows in pool.members]).astype(np.int32)
-        room = query_room(pool, shots)
-        enough = room >= (1 if sizes.too_few == "replace" else queries)
+        room = np.array(class_counts(pool).query_room(shots))
+        enough = room >= sizes.query_need
         self._set_bins(np.flatnonzero(enough), sizes.ways)
         self.sample_groups: SampleGroups | None = None
         widest = sizes.ways * (shots + queries)

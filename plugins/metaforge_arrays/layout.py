@@ -6,8 +6,9 @@ import numpy as np
 
 from metaforge.components import Context
 from metaforge.errors import DataError
-from metaforge.pools import Pool, TaskSizes
+from metaforge.pools import Pool
 from metaforge.sampling_checks import problems
+from metaforge.task_sizes import TaskSizes
 from metaforge_arrays import ArraysOptions
 from metaforge_arrays.classes import Classes, read_classes
 from metaforge_arrays.files import Arrays

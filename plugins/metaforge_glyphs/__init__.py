@@ -145,7 +145,7 @@ def metaforge_datasets() -> Sequence[Component]:
             options=GlyphsOptions,
             summary="letters of a dozen scripts in matplotlib's typefaces: which letter is it, "
             "or which typeface; embedded, no download",
-            check="metaforge_glyphs.catalogue:check",
+            check="metaforge_glyphs.plan:check",
         )
     ]
 

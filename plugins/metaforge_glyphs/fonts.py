@@ -1,7 +1,7 @@
 """The typefaces that matplotlib bundles, and the letters of their scripts.
 
 Everything here is torch-free and cheap: a data set is described by a shipped table of
-letters (``letters.json``), made from the fonts by ``metaforge_glyphs.letters``.
+letters (``letters.json``), made from the fonts by ``metaforge_glyphs.scan``.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from metaforge.pooled import PooledTasks
-from metaforge.pools import Pool, TaskSizes
+from metaforge.pools import Pool
+from metaforge.task_sizes import TaskSizes
 
 CLASSES, ROWS = 30, 12
 #: Rows of each of ``DRAWERS`` sample groups are in every class.

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from metaforge.errors import DataError
-from metaforge.pools import Pool, TaskSizes
+from metaforge.pools import Pool
 from metaforge.sampling import TaskSampler, distinct, id_array
-from metaforge.sampling_checks import problems, query_room
+from metaforge.sampling_checks import class_counts, problems
+from metaforge.task_sizes import TaskSizes
 from tests.data.classes import CLASSES, ROWS, drawers, pool, splits
 
 IDS = np.arange(1000)
@@ -198,7 +199,7 @@ def test_classes_that_cannot_be_divided_together_are_drawn_anew():
 )
 def test_query_room_is_that_of_the_best_division(sizes, shots, room):
     groups = np.repeat(np.arange(len(sizes)), sizes)
-    assert query_room(pool(range(1), sample_groups=groups), shots).tolist() == [room]
+    assert class_counts(pool(range(1), sample_groups=groups)).query_room(shots) == [room]
 
 
 # -- too few rows --------------------------------------------------------------------

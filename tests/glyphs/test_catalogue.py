@@ -8,19 +8,13 @@ import sys
 import numpy as np
 import pytest
 
+from metaforge import sampling_checks
 from metaforge.components import Context
 from metaforge.sampling import TaskSampler
-from metaforge_glyphs import GlyphsOptions
-from metaforge_glyphs.catalogue import (
-    KINDS,
-    SPLITS,
-    catalogue,
-    check,
-    pools,
-    sample_groups,
-    sizes,
-)
+from metaforge_glyphs import GlyphsOptions, Kinds
+from metaforge_glyphs.catalogue import catalogue, pools
 from metaforge_glyphs.fonts import FACES, SCRIPTS
+from metaforge_glyphs.plan import KINDS, SPLITS, check, sizes
 
 OPTIONS = GlyphsOptions()
 
@@ -97,7 +91,7 @@ def test_within_draws_the_letters_of_a_task_from_one_script(images):
 
 
 def test_a_letters_cases_and_accents_share_a_bucket(images):
-    groups = sample_groups(images)
+    groups = images.sample_groups
     rows = np.concatenate([images.rows("typefaces", split) for split in SPLITS])
     bucket = {images.letters[images.letter[row]].char: groups[row] for row in rows}
     assert bucket["E"] == bucket["e"] == bucket["é"] == bucket["Ḗ"]
@@ -137,6 +131,13 @@ def test_both_faults_of_a_recipe_are_named():
     assert any("has 40 rows" in line for line in found)
 
 
+@pytest.mark.parametrize("changed", [{}, {"within": False}, {"queries": 40}, {"ways": 400}])
+def test_the_check_finds_what_the_pools_themselves_tell(changed):
+    options = OPTIONS.model_copy(update={"kinds": Kinds(typefaces=0), **changed})
+    drawn = pools(options, catalogue(options))
+    assert check(options, Context()) == sampling_checks.problems(drawn, sizes(options))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -162,13 +163,13 @@ def test_a_distortion_keeps_the_defaults_it_does_not_name():
     assert changed.typefaces == OPTIONS.distortion.typefaces
 
 
-def test_the_check_draws_nothing_and_imports_neither_torch_nor_matplotlib():
+def test_the_check_draws_nothing_and_imports_no_array_library():
     code = (
         "import sys\n"
         "from metaforge_glyphs import GlyphsOptions\n"
-        "from metaforge_glyphs.catalogue import check\n"
+        "from metaforge_glyphs.plan import check\n"
         "assert check(GlyphsOptions(), None) == []\n"
-        "bad = {'torch', 'matplotlib', 'PIL', 'fontTools'} & set(sys.modules)\n"
+        "bad = {'torch', 'numpy', 'matplotlib', 'PIL', 'fontTools'} & set(sys.modules)\n"
         "sys.exit(f'imported {bad}' if bad else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from metaforge.errors import DataError
-from metaforge_glyphs import fonts, letters
+from metaforge_glyphs import fonts, letters, scan
 from metaforge_glyphs.fonts import FACES, MIN_FACES, SCRIPTS, covered_letters, script_of
 from metaforge_glyphs.render import clean
 
 
 @pytest.fixture(scope="module")
 def scanned():
-    return letters.scan()
+    return scan.scan()
 
 
 def chars(found, script: str | None = None) -> set[str]:
@@ -33,7 +33,7 @@ def test_the_shipped_table_is_what_the_fonts_have(scanned):
     # A few letters are at a threshold, which another version of FreeType may shift.
     table = letters.letters()
     assert len(chars(table) ^ chars(scanned)) <= 0.01 * len(table)
-    assert letters._unpack(letters.pack(scanned)) == scanned
+    assert letters._unpack(scan.pack(scanned)) == scanned
 
 
 def test_a_dozen_scripts_of_letters_in_several_faces():
@@ -69,12 +69,12 @@ def test_no_held_out_letter_looks_like_one_of_another_script(scanned):
     assert set("ΞΨΩβλφ") <= chars(scanned, "Greek")
     assert set("ԱԲ") <= chars(scanned, "Armenian")
     held = [letter for letter in scanned if SCRIPTS[letter.script] != "train"]
-    assert distance(clean("\u0391", 0), clean("A", 0)) < letters.ALIKE  # what must not be left
+    assert distance(clean("\u0391", 0), clean("A", 0)) < scan.ALIKE  # what must not be left
     for face in (0, 8, 12):
         drawn = {a.char: clean(a.char, face) for a in held if face in a.faces}
         for other, image in {c: clean(c, face) for c in "AEHOIPBoxcpyАЖБШл"}.items():
             for char, own in drawn.items():
-                assert distance(own, image) >= letters.ALIKE, (char, other, FACES[face].name)
+                assert distance(own, image) >= scan.ALIKE, (char, other, FACES[face].name)
 
 
 def test_training_letters_yield_to_earlier_training_scripts_alone(scanned):
@@ -96,7 +96,7 @@ def test_look_alikes_are_found_in_any_face_and_nowhere_else():
     images[1, 1] = images[0, 1]  # the same in one face
     images[2, 0] = images[0, 0] + 0.5 * rng.random(784) - 0.25  # alike in the other
     images[3, 1] = 0  # drawn in one face alone
-    same, alike = letters._look_alikes(images)
+    same, alike = scan._look_alikes(images)
     assert np.argwhere(same).tolist() == [[0, 1], [1, 0]]
     assert np.argwhere(alike).tolist() == [[0, 1], [0, 2], [1, 0], [2, 0]]
 
@@ -104,7 +104,7 @@ def test_look_alikes_are_found_in_any_face_and_nowhere_else():
 def test_other_fonts_are_scanned(monkeypatch):
     marker = (letters.Letter("A", "Latin", (0, 1, 2, 3)),)
     monkeypatch.setattr(letters, "fonts_digest", lambda: "of other fonts")
-    monkeypatch.setattr(letters, "scan", lambda: marker)
+    monkeypatch.setattr(scan, "scan", lambda: marker)
     assert letters.letters.__wrapped__() == marker
 
 

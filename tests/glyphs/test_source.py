@@ -15,13 +15,13 @@ from metaforge.errors import DataError, RecipeError
 from metaforge.testing import datasets as laws
 from metaforge.testing.datasets import Drawn
 from metaforge_glyphs import GlyphsOptions, images
-from metaforge_glyphs.catalogue import catalogue, sample_groups
+from metaforge_glyphs.catalogue import catalogue
 from metaforge_glyphs.source import _features
 from tests.glyphs.conftest import SMALL
 
 
 def test_the_laws_hold(make, source):
-    laws.check_task_source(make, tasks=150, sample_groups=sample_groups(source.images))
+    laws.check_task_source(make, tasks=150, sample_groups=source.images.sample_groups)
 
 
 def test_the_law_of_sample_groups_can_fail(source):
