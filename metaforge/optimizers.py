@@ -35,7 +35,8 @@ class OuterOptimizer:
             groups.append({"params": list(self.extra.values()), "lr": extra_lr})
         self._rule: torch.optim.Optimizer
         if settings.use == "adam":
-            self._rule = torch.optim.Adam(groups, eps=_ADAM_EPS)
+            # one kernel for all tensors: with small ones the calls cost more than the work
+            self._rule = torch.optim.Adam(groups, eps=_ADAM_EPS, fused=True)
         else:
             self._rule = torch.optim.SGD(groups, momentum=settings.momentum)
 
