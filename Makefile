@@ -21,7 +21,7 @@ venv: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "metaforge needs Python 3.11 or later: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet -c constraints.txt -e ".[dev]"
+	$(PIP) install --quiet -c constraints.txt -e ".[dev,unrolled]"
 	$(PIP) install --quiet --no-deps "learn2learn==0.2.0" --config-settings="--build-option=build_ext" \
 	  || echo "learn2learn could not be built (a C compiler is needed): its backend will be missing"
 	@touch $@
@@ -34,8 +34,9 @@ check: venv
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# A file's tests stay together, for they share what they prepare.
 test: check other-pythons
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 format: venv
 	$(BIN)/ruff format .

@@ -17,10 +17,11 @@ from torch.nn import functional as F
 
 from benchmarks.harness import Row, compare
 from metaforge.tasks import TaskBatch, TaskShape
-from metaforge_maml import MamlOptions, peer
+from metaforge_learn2learn import peer
 from metaforge_maml.algorithm import Maml
-from metaforge_models import Conv4Options
+from metaforge_maml.options import MamlOptions
 from metaforge_models.conv import Conv4
+from metaforge_models.options import Conv4Options
 
 LR = 0.1
 LEARN2LEARN = "learn2learn's loop"
@@ -95,7 +96,7 @@ def _tasks(shape: TaskShape, batch: int) -> TaskBatch:
 
 
 def _learn2learn(module: nn.Module, tasks: TaskBatch, steps: int, order: int) -> Any:
-    maml = peer.algorithms().MAML(module, lr=LR, first_order=order == 1)
+    maml = peer.library().algorithms.MAML(module, lr=LR, first_order=order == 1)
     loss = nn.CrossEntropyLoss()
 
     def step() -> list[Tensor]:

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from benchmarks.harness import Row, compare
 from metaforge.gram import KernelGram
-from metaforge_kernels import GaussianOptions, LinearOptions
 from metaforge_kernels.gaussian import Gaussian
 from metaforge_kernels.linear import Linear
-from metaforge_weightings import TasmlOptions
+from metaforge_kernels.options import GaussianOptions, LinearOptions
+from metaforge_weightings.options import TasmlOptions
 from metaforge_weightings.tasml import Tasml
 
 RIDGE = 1e-8

@@ -1,7 +1,7 @@
-"""What a plugin offers: named components, each with a model of its options.
+"""What a plugin offers: named components.
 
-This module imports neither torch nor any plugin's code: a component is described
-by a dotted target that is imported only when the component is created.
+This module imports neither torch nor pydantic nor any plugin's code: a component names
+its options and its code by dotted targets, which are imported when they are first needed.
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from metaforge.errors import PluginError, one_line
+from metaforge.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from pydantic.config import JsonDict
+    from metaforge.options import Options
 
 Kind = Literal[
     "dataset",
@@ -28,59 +30,27 @@ Kind = Literal[
     "tracker",
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
+#: The recipe's words for kinds; users may say either.
+ALIASES = {
+    "data": "dataset",
+    "inner": "inner_algorithm",
+    "kernel": "task_kernel",
+    "weighting": "task_weighting",
+}
 
 #: The plugin interface's version; a component states the one it was written for.
 API_VERSION = 1
 
 
-class Options(BaseModel):
-    """Base of every component's options: frozen, and no unknown keys.
-
-    Describe each field (``Field(description=...)``): ``metaforge show`` prints it.
-    """
-
-    # Built at first use: commands that only list things need no validators.
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
-
-
-class Choice(BaseModel):
-    """A component chosen by name, with its options beside ``use``."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
-
-    use: str
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The chosen component's own options, as written."""
-        return dict(self.__pydantic_extra__ or {})
-
-
-def choice(kind: Kind, default: str | None = None, *, description: str = "") -> Any:
-    """A field that holds a nested component of the given kind.
-
-    ``model: Choice = choice("model", "linear")`` lets a recipe say
-    ``model: {use: mlp, hidden: [64]}``; the nested options are validated by the chosen
-    component's own model, and the ready component reaches the target as a keyword.
-    """
-    extra: JsonDict = {"component_kind": kind}
-    if default is None:
-        return Field(description=description, json_schema_extra=extra)
-    return Field(
-        default_factory=lambda: Choice(use=default),
-        description=description,
-        json_schema_extra=extra,
+def canonical_kind(kind: str) -> str:
+    """The kind that a user's word means: ``kernel``, ``kernels``, ``task_kernel``."""
+    for word in (kind, kind.removesuffix("s")):
+        if ALIASES.get(word, word) in KINDS:
+            return ALIASES.get(word, word)
+    known = (*KINDS, *ALIASES)
+    raise PluginError(
+        f"unknown kind of component {kind!r}{did_you_mean(kind, known)} (kinds: {', '.join(KINDS)})"
     )
-
-
-def nested_kinds(options: type[BaseModel]) -> dict[str, str]:
-    """The fields of an options model that hold components: ``{field: kind}``."""
-    found = {}
-    for name, info in options.model_fields.items():
-        extra = info.json_schema_extra
-        if isinstance(extra, dict) and "component_kind" in extra:
-            found[name] = str(extra["component_kind"])
-    return found
 
 
 def _cache_dir() -> Path:
@@ -115,16 +85,18 @@ class Component:
     """One thing a plugin offers.
 
     ``target`` is ``"module:attribute"`` of a callable that takes
-    ``(options, context, **nested)`` and returns the ready component; ``check``, if
-    given, is ``"module:attribute"`` of a torch-free callable ``(options, context) ->
-    list[str]`` that names every problem of the data before any work starts.
-    ``cites`` holds BibTeX entries.
+    ``(options, context, **nested)`` and returns the ready component. ``options`` is
+    ``"module:attribute"`` of a subclass of ``metaforge.options.Options``, or the class
+    itself, which suits a plugin of one file; a string spares commands that only list
+    components the import. ``check``, if given, is ``"module:attribute"`` of a torch-free
+    callable ``(options, context) -> list[str]`` that names every problem of the data
+    before any work starts. ``cites`` holds BibTeX entries.
     """
 
     kind: Kind
     name: str
     target: str
-    options: type[Options] = Options
+    options: str | type[Options] = "metaforge.options:Options"
     summary: str = ""
     cites: tuple[str, ...] = ()
     api: int = API_VERSION
@@ -133,6 +105,27 @@ class Component:
     @property
     def key(self) -> tuple[str, str]:
         return self.kind, self.name
+
+    @cached_property
+    def options_model(self) -> type[Options]:
+        """The model that validates the options, imported at first use.
+
+        Raises ``PluginError`` if it cannot be imported, or is none that serves a recipe.
+        """
+        from metaforge.options import fault
+
+        where = f"{self.kind} {self.name!r}"
+        model = self.options
+        if isinstance(model, str):
+            try:
+                model = load_attribute(model)
+            except (Exception, SystemExit) as error:
+                raise PluginError(
+                    f"{where}: its options {self.options} cannot be imported: {one_line(error)}"
+                ) from error
+        if found := fault(model):
+            raise PluginError(f"{where}: {found}")
+        return model
 
     def load(self) -> Any:
         """Import the target; errors are the host's to word."""

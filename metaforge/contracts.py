@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from metaforge.components import Context, Options
+from metaforge.components import Context
+from metaforge.options import Options
 from metaforge.tasks import TaskBatch, TaskKind, TaskShape
 
 Params = dict[str, Tensor]
@@ -65,7 +66,8 @@ class InnerAlgorithm(Part, ABC):
     * theta is never changed in place.
     * With an inner loop, 0 steps is the identity.
     * ``losses`` is differentiable in theta: at ``order`` 2 its gradient matches finite
-      differences in float64; at order 1 it matches them with the update held constant.
+      differences in float64; at order 1 it matches them with the update held constant (or, if
+      the update itself is learned, its gradients).
     * Tasks of a batch do not see each other: row b depends on task b alone.
     * Unless ``transductive``, predicting queries one by one equals predicting them together.
     * At evaluation no graph is kept: memory is flat over targets.

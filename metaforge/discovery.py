@@ -17,12 +17,11 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from metaforge.errors import PluginError
 from metaforge.suggest import did_you_mean
@@ -31,8 +30,7 @@ from metaforge.suggest import did_you_mean
 GROUP = ENGINE = "metaforge"
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """A plugin not yet loaded. ``unmet()`` words a requirement that is not met, or is empty."""
 
     name: str
@@ -53,8 +51,7 @@ class Found:
         return self.distribution != ENGINE
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """Which plugins take part; see the module's docstring."""
 
     only: tuple[str, ...] = ()
@@ -110,43 +107,35 @@ def find_installed() -> list[Found]:
     """
     seen: dict[str, list[Found]] = {}
     for distribution in metadata.distributions():
-        plugins = list(_plugins_of(distribution))
-        if plugins:
-            seen.setdefault(distribution.name.lower(), plugins)  # the first on the path counts
+        if f"[{GROUP}]" not in (distribution.read_text("entry_points.txt") or ""):
+            continue
+        name = distribution.name
+        if name.lower() not in seen:  # the first on the path counts
+            seen[name.lower()] = list(_plugins_of(distribution, name, distribution.version))
     found = [plugin for plugins in seen.values() for plugin in plugins]
     return sorted(found, key=lambda plugin: (plugin.third_party, plugin.id))
 
 
-def _plugins_of(distribution: metadata.Distribution) -> Iterator[Found]:
+def _plugins_of(distribution: metadata.Distribution, name: str, version: str) -> Iterator[Found]:
+    """The plugins of a distribution. Its name and version are given: it parses all its
+    metadata each time that it is asked for them."""
     try:
         entry_points = distribution.entry_points.select(group=GROUP)
     except Exception as error:
-        if f"[{GROUP}]" in (distribution.read_text("entry_points.txt") or ""):
-            reason = f"its entry_points.txt cannot be read ({error})"
-            yield Found(
-                "?", distribution.name, distribution.version, "", object, unmet=lambda: reason
-            )
+        reason = f"its entry_points.txt cannot be read ({error})"
+        yield Found("?", name, version, "", object, unmet=lambda: reason)
         return
     for entry_point in entry_points:
         yield Found(
             name=entry_point.name,
-            distribution=distribution.name,
-            version=distribution.version,
+            distribution=name,
+            version=version,
             package=entry_point.value.partition(":")[0].partition(".")[0].strip(),
             load=entry_point.load,
-            unmet=lambda: unmet_requirement(distribution),
+            # The engine's own requirements are the installer's business: a part of them may
+            # be missing and the rest still work (``metaforge doctor`` lists them).
+            unmet=lambda: "" if name == ENGINE else next(unmet_requirements(distribution), ""),
         )
-
-
-def unmet_requirement(distribution: metadata.Distribution) -> str:
-    """The first requirement of a distribution that this environment does not meet, in words.
-
-    The engine's own requirements are the installer's business: a part of them may be
-    missing and the rest still work (``metaforge doctor`` lists them).
-    """
-    if distribution.name == ENGINE:
-        return ""
-    return next(unmet_requirements(distribution), "")
 
 
 def unmet_requirements(distribution: metadata.Distribution) -> Iterator[str]:

@@ -12,12 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from metaforge import __version__, registry
-from metaforge.components import Choice, Context, nested_kinds
+from metaforge.components import Context
 from metaforge.errors import PluginError, RecipeError
+from metaforge.optional import OPTIONAL
+from metaforge.options import Choice, nested_kinds
 from metaforge.recipe.schema import Recipe
 from metaforge.records import read_json
 
-_PACKAGES = ("torch", "numpy", "scipy", "safetensors", "pydantic", "pluggy", "learn2learn")
+_PACKAGES = (
+    *("torch", "numpy", "scipy", "safetensors", "pydantic", "pluggy"),
+    *(package.name for package in OPTIONAL),
+)
 
 
 @cache
@@ -54,7 +59,7 @@ def components(recipe: Recipe) -> dict[str, dict[str, Any]]:
     def visit(path: str, kind: str, chosen: Choice) -> None:
         component = registry.get(kind, chosen.use)
         found[path] = registry.component_identity(component)
-        for name, inner_kind in nested_kinds(component.options).items():
+        for name, inner_kind in nested_kinds(component.options_model).items():
             if (nested := chosen.options.get(name)) is not None:
                 visit(f"{path}.{name}", inner_kind, Choice.model_validate(nested))
 

@@ -6,7 +6,7 @@ command line prints it without a traceback.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
 class MetaforgeError(Exception):
@@ -39,8 +39,7 @@ class Interrupted(MetaforgeError):
     exit_code = 130
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """One thing wrong with a recipe.
 
     ``path`` is the dotted key (``inner.steps``); ``where`` is ``file:line`` or the
@@ -71,3 +70,12 @@ class RecipeError(MetaforgeError):
         codes = {problem.code for problem in problems}
         self.exit_code = codes.pop() if len(codes) == 1 else 2
         super().__init__("\n".join(map(str, problems)))
+
+
+def one_line(error: BaseException) -> str:
+    """An exception's type and message in one line of bounded length; ours need no type."""
+    text = " ".join(str(error).split())
+    text = text if len(text) <= 300 else f"{text[:297]}..."
+    if isinstance(error, MetaforgeError) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -13,14 +13,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pluggy
 
 from metaforge import hookspecs
-from metaforge.components import API_VERSION, KINDS, Component, Options
+from metaforge.components import API_VERSION, KINDS, Component
 from metaforge.discovery import (
     Found,
     Settings,
@@ -29,7 +29,7 @@ from metaforge.discovery import (
     find_installed,
     source_hash,
 )
-from metaforge.errors import MetaforgeError, PluginError, Problem
+from metaforge.errors import PluginError, Problem, one_line
 from metaforge.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -44,8 +44,7 @@ _NAME = re.compile(r"[\w.-]+")
 _TARGET = re.compile(r"[\w.]+:\w+")
 
 
-@dataclass(frozen=True)
-class PluginRecord:
+class PluginRecord(NamedTuple):
     """What is known of one plugin, loaded or not; ``reason`` says why it is not."""
 
     name: str
@@ -57,7 +56,7 @@ class PluginRecord:
     components: tuple[Component, ...] = ()
     hooks: tuple[str, ...] = ()
     recipe_dirs: tuple[Path, ...] = ()
-    commands: Mapping[str, click.Command] = field(default_factory=dict)
+    commands: Mapping[str, click.Command] = MappingProxyType({})
 
     def __str__(self) -> str:
         return f"plugin {self.name!r} ({self.distribution} {self.version}".rstrip() + ")"
@@ -157,16 +156,12 @@ def _refuse_bad_component(hook: str, kind: str, component: Component) -> None:
         )
     if not _NAME.fullmatch(component.name):
         raise PluginError(f"{hook} returned {name}: a name is letters, digits and . _ -")
-    for target in (component.target, component.check):
+    options = component.options if isinstance(component.options, str) else None
+    for target in (component.target, component.check, options):
         if target is not None and not _TARGET.fullmatch(target):
             raise PluginError(f"{name}: {target!r} is not of the form 'module:attribute'")
-    options = component.options
-    if not (isinstance(options, type) and issubclass(options, Options)):
-        raise PluginError(f"{name}: its options must be a subclass of metaforge.components.Options")
-    if options.model_config.get("extra") != "forbid":
-        raise PluginError(f"{name}: its options must forbid unknown keys (extra='forbid')")
-    if "use" in options.model_fields:
-        raise PluginError(f"{name}: no option can be named 'use', which names the component")
+    if options is None:
+        _ = component.options_model  # refuses a bad class
 
 
 def _tracer(plugin: str) -> tuple[Callable[..., None], Callable[..., None]]:
@@ -229,6 +224,15 @@ class PluginHost:
             if other.object is plugin.object:
                 raise PluginError(f"it is the same object as {record}")
 
+    def check_options(self) -> None:
+        """Import the options of every component now; a plugin with bad ones fails whole.
+
+        For verbs that tell of every plugin: options that a plugin names by a string are
+        otherwise imported, and refused, when a recipe first chooses their component.
+        """
+        self.plugins = tuple(map(_with_good_options, self.plugins))
+        self._loaded = [pair for pair in self._loaded if pair[0] in self.plugins]
+
     def components(self) -> tuple[tuple[Component, PluginRecord], ...]:
         """Every component on offer, with the plugin that offers it."""
         return tuple((item, record) for record, _ in self._loaded for item in record.components)
@@ -275,6 +279,16 @@ class PluginHost:
         return gathered
 
 
+def _with_good_options(record: PluginRecord) -> PluginRecord:
+    """The same record, or a failed one if the options of a component are bad."""
+    try:
+        for component in record.components:
+            _ = component.options_model
+    except PluginError as error:
+        return PluginRecord(record.name, record.distribution, record.version, "failed", str(error))
+    return record
+
+
 def _call(
     record: PluginRecord, plugin: _Plugin, hook: str, arguments: Mapping[str, Any]
 ) -> list[Any]:
@@ -292,15 +306,6 @@ def _brief(arguments: Mapping[str, Any]) -> str:
         if isinstance(value, Mapping) and "task_id" in value:
             told["task_id"] = value["task_id"]
     return ", ".join(f"{name}={value}" for name, value in told.items())
-
-
-def one_line(error: BaseException) -> str:
-    """An exception's type and message in one line of bounded length; ours need no type."""
-    text = " ".join(str(error).split())
-    text = text if len(text) <= 300 else f"{text[:297]}..."
-    if isinstance(error, MetaforgeError) and text:
-        return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 _host: tuple[Settings, PluginHost] | None = None

@@ -19,8 +19,8 @@ from pydantic import (
 )
 
 from metaforge import registry
-from metaforge.components import Choice, choice, nested_kinds
 from metaforge.errors import PluginError, Problem, RecipeError
+from metaforge.options import Choice, choice, nested_kinds
 from metaforge.recipe import overrides as overriding
 from metaforge.recipe.document import Document, read
 from metaforge.recipe.find import find_recipe

@@ -5,22 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from metaforge.components import KINDS, Choice, Component, Context, nested_kinds
+from metaforge.components import Component, Context, canonical_kind
 from metaforge.discovery import ENGINE, source_hash
-from metaforge.errors import MetaforgeError, PluginError
-from metaforge.plugins import PluginRecord, host, one_line
+from metaforge.errors import MetaforgeError, PluginError, one_line
+from metaforge.options import Choice, nested_kinds
+from metaforge.plugins import PluginRecord, host
 from metaforge.suggest import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-#: The recipe's words for kinds; users may say either.
-ALIASES = {
-    "data": "dataset",
-    "inner": "inner_algorithm",
-    "kernel": "task_kernel",
-    "weighting": "task_weighting",
-}
 _STATE = {"failed": "has failed", "blocked": "is blocked"}
 
 
@@ -31,17 +25,6 @@ class UnknownComponent(PluginError):
         super().__init__("\n  ".join([summary, *suspects]))
         self.summary = summary
         self.suspects = suspects
-
-
-def canonical_kind(kind: str) -> str:
-    """The kind that a user's word means: ``kernel``, ``kernels``, ``task_kernel``."""
-    for word in (kind, kind.removesuffix("s")):
-        if ALIASES.get(word, word) in KINDS:
-            return ALIASES.get(word, word)
-    known = (*KINDS, *ALIASES)
-    raise PluginError(
-        f"unknown kind of component {kind!r}{did_you_mean(kind, known)} (kinds: {', '.join(KINDS)})"
-    )
 
 
 def get(kind: str, name: str) -> Component:
@@ -106,7 +89,7 @@ def create(kind: str, name: str, /, *, context: Context | None = None, **options
 
     component, plugin = _find(canonical_kind(kind), name)
     context = context or Context()
-    kinds = nested_kinds(component.options)
+    kinds = nested_kinds(component.options_model)
     ready = {key: options[key] for key in kinds if _is_ready(options.get(key))}
     named = {key: Choice(use=f"<{type(value).__qualname__}>") for key, value in ready.items()}
     checked = checked_options(component, options | named, context.base_dir)

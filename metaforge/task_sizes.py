@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from metaforge.errors import DataError
 
@@ -64,8 +64,7 @@ def _range(value: int | Sequence[int]) -> tuple[int, int]:
     return low, high
 
 
-@dataclass(frozen=True)
-class ClassCounts:
+class ClassCounts(NamedTuple):
     """How many rows the classes of a pool have.
 
     rows          for each class, its number of rows

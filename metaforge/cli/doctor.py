@@ -10,9 +10,7 @@ from importlib.util import find_spec
 
 import click
 
-LEARN2LEARN = (
-    'pip install --no-deps "learn2learn==0.2.0" --config-settings="--build-option=build_ext"'
-)
+from metaforge.optional import OPTIONAL
 
 
 @click.command(short_help="Check the environment, and say what is missing.")
@@ -27,10 +25,12 @@ def command() -> None:
     faults = [*_unmet(), *_failed_plugins()]
     for fault in faults:
         click.echo(f"missing: {fault}")
-    if find_spec("learn2learn") is None:
-        click.echo(
-            f"optional: learn2learn, for backend: learn2learn; install it with\n  {LEARN2LEARN}"
-        )
+    for package in OPTIONAL:
+        if find_spec(package.name) is None:
+            click.echo(
+                f"optional: {package.name}, for {package.serves}; install it with\n"
+                f"  {package.command}"
+            )
     if faults:
         raise click.exceptions.Exit(1)
     click.echo("everything required is here")
@@ -44,7 +44,8 @@ def _environment() -> Iterator[tuple[str, str]]:
     yield "python", f"{platform.python_version()} on {platform.platform()}"
     yield "processors", str(os.cpu_count())
     yield "torch", _torch()
-    for name in ("numpy", "scipy", "pydantic", "pluggy", "click", "learn2learn"):
+    required = ("numpy", "scipy", "pydantic", "pluggy", "click")
+    for name in (*required, *(package.name for package in OPTIONAL)):
         yield name, _version(name)
     cache = Context().cache_dir
     yield "cache", f"{cache} ({'is there' if cache.is_dir() else 'not made yet'})"
@@ -83,6 +84,7 @@ def _unmet() -> Iterator[str]:
 def _failed_plugins() -> Iterator[str]:
     from metaforge.plugins import host
 
+    host().check_options()
     for plugin in host().plugins:
         if plugin.state == "failed":
             yield f"{plugin}: {plugin.reason}"

@@ -36,7 +36,7 @@ def command(kind: str | None, glob: str | None) -> None:
 
 
 def _canonical(kind: str) -> str:
-    from metaforge.registry import canonical_kind
+    from metaforge.components import canonical_kind
 
     return RECIPE if kind.removesuffix("s") == RECIPE else canonical_kind(kind)
 

@@ -18,6 +18,7 @@ def command(as_json: bool) -> None:
     from metaforge.cli.text import table
     from metaforge.plugins import host
 
+    host().check_options()
     plugins = host().plugins
     if as_json:
         click.echo(json.dumps([_described(plugin) for plugin in plugins], indent=2))

@@ -69,7 +69,7 @@ def _page(component: Component, plugin: PluginRecord) -> str:
     from metaforge.cli.docstrings import docstring_of
     from metaforge.cli.text import indented, table
 
-    rows = list(_option_rows(component.options))
+    rows = list(_option_rows(component.options_model))
     parts = [
         f"{component.kind} {component.name}: {component.summary}\n"
         f"{plugin}; code in {component.target}",
@@ -81,7 +81,7 @@ def _page(component: Component, plugin: PluginRecord) -> str:
 
 
 def _option_rows(options: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
-    from metaforge.components import nested_kinds
+    from metaforge.options import nested_kinds
     from metaforge.recipe.render import sections
 
     kinds, inner = nested_kinds(options), sections(options)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from metaforge.components import Choice
+    from metaforge.options import Choice
     from metaforge.recipe import ResolvedRecipe
     from metaforge.recipe.schema import Recipe
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from metaforge.components import Choice
+from metaforge.options import Choice
 from metaforge.recipe.document import Key, dotted
 from metaforge.recipe.resolve import Chosen
 from metaforge.recipe.schema import Recipe

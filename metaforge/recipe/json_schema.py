@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from metaforge.components import KINDS, nested_kinds
+from metaforge.components import KINDS
+from metaforge.options import nested_kinds
 from metaforge.plugins import host
 from metaforge.recipe.schema import Recipe
 
@@ -19,6 +20,7 @@ def recipe_schema() -> _Schema:
     A key that holds a component admits its name, or a mapping with ``use`` and the options
     of the component of that name.
     """
+    host().check_options()
     definitions: _Schema = {}
     schema = _model_schema(Recipe, "recipe", definitions)
     for kind in KINDS:
@@ -61,7 +63,7 @@ def _kind_schema(kind: str, definitions: _Schema) -> _Schema:
     for item, plugin in offers:
         full = f"{plugin.distribution}:{item.name}"
         use = [full] if names.count(item.name) > 1 else [item.name, full]
-        schema = _model_schema(item.options, f"{kind}.{full}", definitions)
+        schema = _model_schema(item.options_model, f"{kind}.{full}", definitions)
         properties = {"use": {"enum": use, "description": item.summary}}
         properties |= schema.get("properties", {})
         with_options.append({**schema, "title": full, "properties": properties})

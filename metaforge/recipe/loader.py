@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from metaforge.components import Context, load_attribute
-from metaforge.errors import DataError, PluginError, Problem, RecipeError
-from metaforge.plugins import host, one_line
+from metaforge.errors import DataError, PluginError, Problem, RecipeError, one_line
+from metaforge.plugins import host
 from metaforge.recipe import overrides as overriding
 from metaforge.recipe.changes import changes
 from metaforge.recipe.checks import cross_section
@@ -56,7 +56,7 @@ class ResolvedRecipe:
         found += data_problems(self.chosen, self.document, self.recipe.seed, self.base_dir)
         for problem in host().problems(self.recipe):
             place = problem.where or where(tuple(problem.path.split(".")))
-            found.append(replace(problem, where=place))
+            found.append(problem._replace(where=place))
         return _sorted(found)
 
     def with_values(self, values: Mapping[str, Any]) -> ResolvedRecipe:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
 from metaforge import registry
-from metaforge.components import Choice, Component, nested_kinds
 from metaforge.errors import PluginError, Problem, RecipeError
+from metaforge.options import Choice, Options, nested_kinds
 from metaforge.recipe.document import Document, Key, dotted, read_value
 from metaforge.recipe.render import key_names, sections, shown
 from metaforge.recipe.schema import Recipe
 
 
-@dataclass(frozen=True)
-class Override:
+class Override(NamedTuple):
     """A value for one key; ``label`` names it in problems."""
 
     path: tuple[str, ...]
@@ -112,23 +110,23 @@ def _drop_foreign(document: Document, section: dict[str, Any], override: Overrid
     """Remove the recipe's options that the newly chosen component does not have."""
     at = override.path[:-1]
     kind = _kind_at(document.data, at)
-    component = _component(kind, override.value) if kind else None
-    if component is None:
-        return []  # not a component, or unknown: for validation to report
-    known = {"use", *component.options.model_fields, *key_names(component.options)}
+    options = _options(kind, override.value) if kind else None
+    if options is None:
+        return []  # not a component, or not to be had: for validation to report
+    known = {"use", *options.model_fields, *key_names(options)}
     foreign = [key for key in section if key not in known and (*at, key) not in document.overridden]
     for key in foreign:
         del section[key]
     return [
-        f"{override.label} drops {dotted((*at, key))}: "
-        f"{component.kind} {component.name!r} has no such option"
+        f"{override.label} drops {dotted((*at, key))}: {kind} {override.value!r} has no such option"
         for key in foreign
     ]
 
 
-def _component(kind: str, name: Any) -> Component | None:
+def _options(kind: str, name: Any) -> type[Options] | None:
+    """The model of a component's options, or None where it is not to be had."""
     try:
-        return registry.get(kind, name) if isinstance(name, str) else None
+        return registry.get(kind, name).options_model if isinstance(name, str) else None
     except PluginError:
         return None
 
@@ -146,8 +144,7 @@ def _kind_at(data: Mapping[str, Any], path: Key) -> str | None:
         if kind is None:
             model = sections(model).get(key)
         else:
-            component = _component(kind, chosen_name(model, key, here))
-            model = component.options if component else None
+            model = _options(kind, chosen_name(model, key, here))
     return kind
 
 

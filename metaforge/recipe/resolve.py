@@ -6,13 +6,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from metaforge import registry
-from metaforge.components import Choice, Component, Options, nested_kinds
+from metaforge.components import Component
 from metaforge.errors import PluginError, Problem, RecipeError
+from metaforge.options import Choice, Options, nested_kinds
 from metaforge.recipe.document import Document, Key, dotted, plain
 from metaforge.recipe.overrides import default_choice
 from metaforge.recipe.paths import absolute_paths, expanded
@@ -23,8 +24,7 @@ from metaforge.registry import UnknownComponent
 M = TypeVar("M", bound=BaseModel)
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(NamedTuple):
     """A component that a recipe chose, with its validated options."""
 
     path: Key
@@ -118,6 +118,7 @@ class _Resolver:
     ) -> dict[str, Any] | None:
         try:
             component = registry.get(kind, use)
+            expected = component.options_model
         except UnknownComponent as error:
             code = error.exit_code if error.suspects else RecipeError.exit_code
             self._problem((*path, "use"), error.summary, code)
@@ -126,8 +127,8 @@ class _Resolver:
         except PluginError as error:
             self._problem((*path, "use"), str(error), error.exit_code)
             return None
-        data = self._with_components(component.options, options, path)
-        model = self._validated(component.options, data, path)
+        data = self._with_components(expected, options, path)
+        model = self._validated(expected, data, path)
         if model is None:
             return None
         model, unset = absolute_paths(model, self.base_dir)
@@ -179,14 +180,15 @@ def checked_options(component: Component, options: Mapping[str, Any], base_dir: 
     when they are created. Raises ``RecipeError`` with every problem.
     """
     where = f"{component.kind} {component.name!r}"
+    expected = component.options_model
     data = dict(options)
-    for key in nested_kinds(component.options):
+    for key in nested_kinds(expected):
         if isinstance(data.get(key), str):
             data[key] = Choice(use=data[key])
     try:
-        model = component.options.model_validate(without_defaults(component.options, data))
+        model = expected.model_validate(without_defaults(expected, data))
     except ValidationError as error:
-        found = findings(error, component.options, data)
+        found = findings(error, expected, data)
         raise RecipeError([Problem(dotted(key), text, where) for key, text in found]) from None
     model, unset = absolute_paths(model, base_dir)
     if unset:

@@ -4,8 +4,6 @@ Sections that name a component (``use:``) hold a ``Choice``; the chosen componen
 model validates what stands beside ``use`` (see ``metaforge.recipe.resolve``).
 """
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Literal
 
@@ -20,7 +18,7 @@ from pydantic import (
     PositiveInt,
 )
 
-from metaforge.components import Choice, choice
+from metaforge.options import Choice, choice
 
 
 class Section(BaseModel):

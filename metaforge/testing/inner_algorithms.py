@@ -30,6 +30,8 @@ _STEP = 1e-6
 
 #: (outputs [B, Q, o], y, mask [B, Q]) -> [B]
 TaskLosses = Callable[[Tensor, Tensor, Tensor], Tensor]
+#: (theta, tasks) -> losses [B], with constant what an algorithm of order 1 holds constant
+HeldLosses = Callable[[Params, TaskBatch], Tensor]
 
 
 def toy_tasks(
@@ -74,9 +76,11 @@ def check_inner_algorithm(
     *,
     unadapted: InnerAlgorithm | None = None,
     task_losses: TaskLosses = losses.task_losses,
+    held_losses: HeldLosses | None = None,
 ) -> None:
     """Every law, on toy tasks. ``unadapted`` is the same algorithm with 0 inner steps; one with
-    an inner loop has to give it. ``task_losses`` is its outer loss on its own predictions."""
+    an inner loop has to give it. ``task_losses`` is its outer loss on its own predictions;
+    ``held_losses`` is for ``check_meta_gradient``."""
     params = fresh_parameters(algorithm, shape)
     tasks = toy_tasks(shape, unequal=True)
     check_parameters_untouched(algorithm, params, tasks)
@@ -84,7 +88,7 @@ def check_inner_algorithm(
         assert unadapted is not None, "has_inner_loop: give the algorithm with 0 steps, unadapted"
         fresh_parameters(unadapted, shape)
         check_zero_steps(unadapted, params, tasks)
-    check_meta_gradient(algorithm, params, tasks, unadapted=unadapted)
+    check_meta_gradient(algorithm, params, tasks, unadapted=unadapted, held_losses=held_losses)
     check_adapts(algorithm, params, tasks)
     check_losses_are_of_predictions(algorithm, params, tasks, task_losses)
     check_task_independence(algorithm, params, tasks)
@@ -130,12 +134,15 @@ def check_meta_gradient(
     tasks: TaskBatch,
     *,
     unadapted: InnerAlgorithm | None = None,
+    held_losses: HeldLosses | None = None,
     directions: int = 3,
 ) -> None:
     """The gradient of ``losses`` in theta matches central finite differences along random
     directions: of the losses themselves at order 2; at order 1 of the losses at theta plus
-    the update, the update held constant (``unadapted`` evaluates those)."""
-    if algorithm.order == 1:
+    the update, the update held constant (``unadapted`` evaluates those). Where the update is
+    learned too, as Meta-SGD's rates are, and only its gradients are constant, ``held_losses``
+    says what is differentiated at order 1."""
+    if algorithm.order == 1 and held_losses is None:
         assert unadapted is not None, "order 1: the check needs the algorithm with 0 steps"
         with torch.no_grad():
             state = algorithm.adapt(params, tasks.without_query())
@@ -144,6 +151,8 @@ def check_meta_gradient(
     def objective(theta: Params) -> Tensor:
         if algorithm.order == 2:
             return _weigh(algorithm.losses(theta, tasks))
+        if held_losses is not None:
+            return _weigh(held_losses(theta, tasks))
         assert unadapted is not None
         each = [
             unadapted.losses({k: v + updates[k][b] for k, v in theta.items()}, tasks[b : b + 1])
@@ -209,9 +218,11 @@ def check_task_independence(algorithm: InnerAlgorithm, params: Params, tasks: Ta
         _close(together[b : b + 1], alone, TOLERANCE, "independence: a task's loss is its own")
         row = torch.autograd.grad(together[b], leaves, retain_graph=True)
         own = torch.autograd.grad(alone[0], leaves)
+        # of the largest anywhere: a tensor's own gradient may be zero but for rounding
+        scale = max(float(value.abs().max()) for value in own)
         for name, found, expected in zip(names, row, own, strict=True):
             law = f"independence: a task's gradient in {name} is its own"
-            _close(found, expected, TOLERANCE, law)
+            _close(found, expected, TOLERANCE, law, scale)
 
 
 def check_padding(algorithm: InnerAlgorithm, params: Params, tasks: TaskBatch) -> None:
@@ -351,8 +362,10 @@ def _live_tensors() -> int:
     return sum(issubclass(type(thing), Tensor) for thing in gc.get_objects())
 
 
-def _close(found: Tensor, expected: Tensor, tolerance: float, law: str) -> None:
+def _close(
+    found: Tensor, expected: Tensor, tolerance: float, law: str, scale: float | None = None
+) -> None:
     assert found.shape == expected.shape, f"{law}; shape {found.shape}, not {expected.shape}"
-    scale = float(expected.detach().abs().max()) or 1.0
+    scale = scale or float(expected.detach().abs().max()) or 1.0
     worst = float((found - expected).detach().abs().max()) / scale
     assert worst <= tolerance, f"{law}; off by {worst:.2g} of the largest"

@@ -7,8 +7,8 @@ from math import prod
 import numpy as np
 
 from metaforge.errors import DataError
-from metaforge_arrays import ArraysOptions
 from metaforge_arrays.classes import first_few
+from metaforge_arrays.options import ArraysOptions
 
 
 def read_x(x: np.ndarray, options: ArraysOptions, dtype: str) -> tuple[np.ndarray, float | None]:

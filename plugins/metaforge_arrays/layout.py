@@ -9,9 +9,9 @@ from metaforge.errors import DataError
 from metaforge.pools import Pool
 from metaforge.sampling_checks import problems
 from metaforge.task_sizes import TaskSizes
-from metaforge_arrays import ArraysOptions
 from metaforge_arrays.classes import Classes, read_classes
 from metaforge_arrays.files import Arrays
+from metaforge_arrays.options import ArraysOptions
 from metaforge_arrays.splits import SPLITS, split_of_class
 
 #: The options that may name an array of the file.

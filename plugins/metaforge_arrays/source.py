@@ -9,10 +9,10 @@ from torch import Tensor
 from metaforge.components import Context
 from metaforge.errors import DataError
 from metaforge.pooled import PooledTasks
-from metaforge_arrays import ArraysOptions
 from metaforge_arrays.files import Arrays
 from metaforge_arrays.inputs import as_float, check_finite, constant_columns, normalize, read_x
 from metaforge_arrays.layout import make_pools, sizes_of
+from metaforge_arrays.options import ArraysOptions
 
 
 def load(options: ArraysOptions, context: Context) -> PooledTasks:

@@ -9,9 +9,9 @@ import numpy as np
 
 from metaforge.errors import DataError
 from metaforge.seeding import bits, derive
-from metaforge_arrays import ArraysOptions
 from metaforge_arrays.classes import Classes, first_few
 from metaforge_arrays.files import Arrays
+from metaforge_arrays.options import ArraysOptions
 
 SPLITS = ("train", "val", "test")
 #: What a split array may say without ``split_values``.

@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from metaforge.pools import Pool
-from metaforge_glyphs import GlyphsOptions
 from metaforge_glyphs.fonts import SCRIPTS
 from metaforge_glyphs.letters import Letter
+from metaforge_glyphs.options import GlyphsOptions
 from metaforge_glyphs.plan import KINDS, SPLITS, Plan, classes, plan, sample_groups, used_kinds
 
 
@@ -67,7 +67,7 @@ def catalogue(options: GlyphsOptions) -> Catalogue:
     """Every image that the options ask for."""
     planned = plan(options)
     table = np.array(
-        [(KINDS.index(kind), letter, face, n) for kind, letter, face, n in planned.strips]
+        [(KINDS.index(kind), letter, face, n) for kind, letter, face, n in planned.strips()]
     )
     counts = table[:, 3]
     starts = np.concatenate([[0], np.cumsum(counts)])

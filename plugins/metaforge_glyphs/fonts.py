@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from metaforge.errors import DataError
 
@@ -21,8 +21,7 @@ LICENCE = (
 )
 
 
-@dataclass(frozen=True)
-class Face:
+class Face(NamedTuple):
     """One typeface: its file, its type family, and the split that has it as a class."""
 
     name: str
@@ -110,6 +109,23 @@ def fonts_digest() -> str:
     digest = hashlib.blake2b(digest_size=16)
     for face in FACES:
         digest.update(font_path(face).read_bytes())
+    return digest.hexdigest()
+
+
+@cache
+def tables_digest() -> str:
+    """Hex digest of the directories that the font files open with, in the order of ``FACES``.
+
+    A directory has a checksum of every table of its file (OpenType specification, "Table
+    directory"), so other outlines or character maps have another digest. The files are not
+    read, which makes this many times as fast as ``fonts_digest``.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for face in FACES:
+        with font_path(face).open("rb") as file:
+            head = file.read(12)
+            n_tables = int.from_bytes(head[4:6], "big")
+            digest.update(head + file.read(16 * n_tables))
     return digest.hexdigest()
 
 

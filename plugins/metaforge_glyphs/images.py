@@ -15,9 +15,9 @@ from metaforge.components import Context
 from metaforge.errors import DataError
 from metaforge.records import write_atomic
 from metaforge.seeding import derive
-from metaforge_glyphs import GlyphsOptions
 from metaforge_glyphs.catalogue import Catalogue
 from metaforge_glyphs.fonts import fonts_digest
+from metaforge_glyphs.options import GlyphsOptions
 from metaforge_glyphs.plan import KINDS
 from metaforge_glyphs.render import SIZE, render, renderer
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
-from metaforge_glyphs.fonts import FACES, SCRIPTS, fonts_digest
+from metaforge_glyphs.fonts import FACES, SCRIPTS, tables_digest
 
 TABLE = Path(__file__).with_name("letters.json")
 
 
-@dataclass(frozen=True)
-class Letter:
+class Letter(NamedTuple):
     """A letter, its script, and the faces (indices into ``FACES``) that draw it."""
 
     char: str
@@ -29,7 +28,7 @@ def letters() -> tuple[Letter, ...]:
     are scanned, which takes some twenty seconds.
     """
     table = json.loads(TABLE.read_text(encoding="utf-8"))
-    if table["fonts"] == fonts_digest():
+    if table["fonts"] == tables_digest():
         return _unpack(table)
     from metaforge_glyphs.scan import scan
 

@@ -8,17 +8,15 @@ sees a face that a validation or test task asks for.
 from __future__ import annotations
 
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
 from metaforge.components import Context
 from metaforge.task_sizes import ClassCounts, TaskSizes, shortages
-from metaforge_glyphs import GlyphsOptions, Kinds
 from metaforge_glyphs.fonts import FACES, SCRIPTS
 from metaforge_glyphs.letters import Letter, letters
+from metaforge_glyphs.options import GlyphsOptions, Kinds
 
 SPLITS = ("train", "val", "test")
 KINDS = ("letters", "typefaces")
@@ -28,16 +26,21 @@ LETTER_BUCKETS = 8
 _FAMILIES = tuple(dict.fromkeys(face.family for face in FACES))
 
 
-class Strip(NamedTuple):
-    """The images of one letter in one face, for one kind of task.
+#: The images of one letter in one face, for one kind of task: the face, an index into
+#: ``FACES``, and how many there are.
+Strip = tuple[int, int]
 
-    ``letter`` and ``face`` are indices into the plan's letters and ``FACES``.
+
+class Sheet(NamedTuple):
+    """The strips of one letter for one kind of task.
+
+    ``letter`` is an index into the plan's letters. Strips are numbered from sheet to sheet:
+    these are ``first``, ``first + 1``, ...
     """
 
-    kind: str
     letter: int
-    face: int
-    images: int
+    first: int
+    strips: tuple[Strip, ...]
 
 
 class TaskClass(NamedTuple):
@@ -45,49 +48,56 @@ class TaskClass(NamedTuple):
 
     name: str
     group: str
-    strips: list[int]
+    strips: Sequence[int]
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The letters, and all strips of images: letter tasks' first, then letter by letter.
-
-    ``numbers`` holds the strips of one kind in one split: ``numbers[kind, split]``.
-    """
+class Plan(NamedTuple):
+    """The letters, and for each (kind, split) the sheets of its letters, by ascending number."""
 
     letters: tuple[Letter, ...]
-    strips: tuple[Strip, ...]
-    numbers: dict[tuple[str, str], list[int]]
+    sheets: dict[tuple[str, str], list[Sheet]]
+
+    def strips(self) -> Iterator[tuple[str, int, int, int]]:
+        """Kind, letter, face and number of images of every strip, in their order."""
+        for (kind, _), sheets in self.sheets.items():
+            for letter, _, strips in sheets:
+                for face, images in strips:
+                    yield kind, letter, face, images
 
 
 def plan(options: GlyphsOptions) -> Plan:
     """For letter tasks ``per_letter`` images of every letter, spread over its faces; for
     typeface tasks ``per_face`` of every letter in each of the faces that its split asks for."""
     kept = letters()
-    strips: list[Strip] = []
-    numbers: dict[tuple[str, str], list[int]] = {}
+    of_split: dict[str, list[int]] = {split: [] for split in SPLITS}
+    for index, letter in enumerate(kept):
+        of_split[SCRIPTS[letter.script]].append(index)
+    sheets: dict[tuple[str, str], list[Sheet]] = {}
+    first = 0
     for kind in KINDS:
-        for index, letter in enumerate(kept):
-            split = SCRIPTS[letter.script]
-            shown = _shown(kind, split, letter.faces, options.per_letter, options.per_face)
-            first = len(strips)
-            strips += [Strip(kind, index, face, images) for face, images in shown]
-            numbers.setdefault((kind, split), []).extend(range(first, len(strips)))
-    return Plan(kept, tuple(strips), numbers)
+        for split, indices in of_split.items():
+            own = sheets[kind, split] = []
+            for index in indices:
+                covered = kept[index].faces
+                strips = _strips(kind, split, covered, options.per_letter, options.per_face)
+                if strips:
+                    own.append(Sheet(index, first, strips))
+                    first += len(strips)
+    return Plan(kept, sheets)
 
 
 @cache
-def _shown(
+def _strips(
     kind: str, split: str, covered: tuple[int, ...], per_letter: int, per_face: int
-) -> list[tuple[int, int]]:
+) -> tuple[Strip, ...]:
     """The faces that show a letter, of those that can, and how many images each gives."""
     own = [face for face in covered if FACES[face].split == split]
     if kind == "typefaces":
-        return [(face, per_face) for face in own]
+        return tuple((face, per_face) for face in own)
     faces = own if split == "train" else covered
     least, more = divmod(per_letter, len(faces) or 1)
     counts = ((face, least + (position < more)) for position, face in enumerate(faces))
-    return [(face, images) for face, images in counts if images]
+    return tuple((face, images) for face, images in counts if images)
 
 
 def sizes(options: GlyphsOptions) -> TaskSizes:
@@ -102,48 +112,44 @@ def used_kinds(options: GlyphsOptions) -> list[str]:
 def classes(kind: str, split: str, options: GlyphsOptions, images: Plan) -> list[TaskClass]:
     """The classes that tasks of one kind draw from in one split."""
     make = {"letters": _letter_classes, "typefaces": _typeface_classes}[kind]
-    return make(images.numbers[kind, split], options, images)
+    return make(images.sheets[kind, split], options, images.letters)
 
 
 def _letter_classes(
-    numbers: Sequence[int], options: GlyphsOptions, images: Plan
+    sheets: Iterable[Sheet], options: GlyphsOptions, kept: Sequence[Letter]
 ) -> list[TaskClass]:
     """Classes are letters; support and query of a task are of different type families.
 
     So the letters of a task must be drawn in the same families: its class groups are a
     script (or all scripts, unless ``within``) and a set of families.
     """
-    of_letter: dict[int, list[int]] = {}
-    for number in numbers:
-        of_letter.setdefault(images.strips[number].letter, []).append(number)
     found = []
-    for index, own in of_letter.items():
-        letter = images.letters[index]
-        families = _families(tuple(images.strips[number].face for number in own))
+    for index, first, strips in sheets:
+        char, script, _ = kept[index]
         found.append(
             TaskClass(
-                f"{letter.script} {letter.char} U+{ord(letter.char):04X}",
-                f"{letter.script if options.within else 'all'} in {families}",
-                own,
+                f"{script} {char} U+{ord(char):04X}",
+                f"{script if options.within else 'all'} in {' + '.join(_families(strips))}",
+                range(first, first + len(strips)),
             )
         )
     return found
 
 
 @cache
-def _families(faces: tuple[int, ...]) -> str:
-    return " + ".join(dict.fromkeys(FACES[face].family for face in sorted(faces)))
+def _families(strips: tuple[Strip, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(FACES[face].family for face, _ in strips))
 
 
 def _typeface_classes(
-    numbers: Sequence[int], options: GlyphsOptions, images: Plan
+    sheets: Iterable[Sheet], options: GlyphsOptions, kept: Sequence[Letter]
 ) -> list[TaskClass]:
     """Classes are faces (each script's own, if ``within``); letters never straddle a task."""
     of_face: dict[str, dict[int, list[int]]] = {script: {} for script in (*SCRIPTS, "all")}
-    for number in numbers:
-        strip = images.strips[number]
-        script = images.letters[strip.letter].script if options.within else "all"
-        of_face[script].setdefault(strip.face, []).append(number)
+    for index, first, strips in sheets:
+        own = of_face[kept[index].script if options.within else "all"]
+        for number, (face, _) in enumerate(strips, first):
+            own.setdefault(face, []).append(number)
     return [
         TaskClass(
             f"{FACES[face].name} ({script})" if options.within else FACES[face].name,
@@ -160,21 +166,23 @@ def sample_groups(images: Plan) -> list[int]:
     """For each strip, what is never on both sides of a task. Of letter tasks a type family (or
     a face, where the letter is drawn in one family alone), of typeface tasks a bucket of
     letters; a letter's cases and accents share a bucket."""
-    families = [_FAMILIES.index(face.family) for face in FACES]
-    used: list[set[int]] = [set() for _ in images.letters]
-    for strip in images.strips:
-        if strip.kind == "letters":
-            used[strip.letter].add(families[strip.face])
     bases = [unicodedata.normalize("NFKD", one.char)[0].casefold() for one in images.letters]
     bucket = {base: i % LETTER_BUCKETS for i, base in enumerate(dict.fromkeys(bases))}
+    groups: list[int] = []
+    for (kind, _), sheets in images.sheets.items():
+        for letter, _, strips in sheets:
+            if kind == "letters":
+                groups += _family_groups(strips)
+            else:
+                groups += [len(_FAMILIES) + len(FACES) + bucket[bases[letter]]] * len(strips)
+    return groups
 
-    def group(strip: Strip) -> int:
-        if strip.kind == "typefaces":
-            return len(_FAMILIES) + len(FACES) + bucket[bases[strip.letter]]
-        alone = len(used[strip.letter]) == 1
-        return len(_FAMILIES) + strip.face if alone else families[strip.face]
 
-    return [group(strip) for strip in images.strips]
+@cache
+def _family_groups(strips: tuple[Strip, ...]) -> tuple[int, ...]:
+    if len(_families(strips)) == 1:
+        return tuple(len(_FAMILIES) + face for face, _ in strips)
+    return tuple(_FAMILIES.index(FACES[face].family) for face, _ in strips)
 
 
 def check(options: GlyphsOptions, context: Context) -> list[str]:
@@ -193,23 +201,28 @@ def check(options: GlyphsOptions, context: Context) -> list[str]:
 
 
 def _shortages(options: GlyphsOptions) -> Iterable[str]:
-    images = plan(options)
-    groups = sample_groups(images)
+    planned = plan(options)
+    groups = sample_groups(planned)
+    images = [n for some in planned.sheets.values() for sheet in some for _, n in sheet.strips]
     kinds = used_kinds(options)
     for split in SPLITS:
         for kind in kinds:
-            counts = _counts(classes(kind, split, options, images), images, groups)
+            counts = _counts(classes(kind, split, options, planned), images, groups)
             where = f"split {split!r}" + (f", pool {kind!r}" if len(kinds) > 1 else "")
             yield from (f"{where}: {line}" for line in shortages(counts, sizes(options)))
 
 
-def _counts(found: Sequence[TaskClass], images: Plan, groups: Sequence[int]) -> ClassCounts:
+def _counts(
+    found: Sequence[TaskClass], images: Sequence[int], groups: Sequence[int]
+) -> ClassCounts:
+    """What the classes have, given the number of images and the sample group of every strip."""
     names = list(dict.fromkeys(one.group for one in found))
     in_groups = []
     for one in found:
-        sizes_of: Counter[int] = Counter()
+        sizes_of: dict[int, int] = {}
         for number in one.strips:
-            sizes_of[groups[number]] += images.strips[number].images
+            group = groups[number]
+            sizes_of[group] = sizes_of.get(group, 0) + images[number]
         in_groups.append(tuple(sizes_of[group] for group in sorted(sizes_of)))
     return ClassCounts(
         rows=[sum(some) for some in in_groups],

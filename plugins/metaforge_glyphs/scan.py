@@ -21,8 +21,8 @@ from metaforge_glyphs.fonts import (
     MIN_FACES,
     SCRIPTS,
     covered_letters,
-    fonts_digest,
     script_of,
+    tables_digest,
 )
 from metaforge_glyphs.letters import TABLE, Letter, letters
 
@@ -87,7 +87,7 @@ def pack(found: Iterable[Letter]) -> dict[str, object]:
     for letter in found:
         mask = f"{sum(1 << face for face in letter.faces):04x}"
         scripts[letter.script][mask] = scripts[letter.script].get(mask, "") + letter.char
-    return {"fonts": fonts_digest(), "scripts": scripts}
+    return {"fonts": tables_digest(), "scripts": scripts}
 
 
 def main() -> None:

@@ -14,10 +14,10 @@ from metaforge.contracts import Backbone
 from metaforge.errors import DataError
 from metaforge.pooled import PooledTasks
 from metaforge.pretraining import LabelledImages
-from metaforge_glyphs import GlyphsOptions
 from metaforge_glyphs.catalogue import Catalogue, catalogue, pools
 from metaforge_glyphs.fonts import LICENCE, SCRIPTS
 from metaforge_glyphs.images import cached, images_fingerprint, load_images
+from metaforge_glyphs.options import GlyphsOptions
 from metaforge_glyphs.plan import KINDS, SPLITS, check, sizes
 
 _BLOCK = 2048  # images a forward pass

@@ -8,8 +8,8 @@ from torch import Tensor
 from metaforge.components import Context
 from metaforge.errors import PluginError
 from metaforge.tasks import TaskBatch
-from metaforge_kernels import LaplaceOptions
 from metaforge_kernels.distances import median_squared_distance, squared_distances
+from metaforge_kernels.options import LaplaceOptions
 from metaforge_kernels.signatures import SignatureKernel
 
 

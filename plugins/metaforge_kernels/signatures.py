@@ -18,7 +18,7 @@ from metaforge.components import Context
 from metaforge.contracts import TaskKernel
 from metaforge.errors import PluginError
 from metaforge.tasks import TaskBatch
-from metaforge_kernels import SignatureOptions
+from metaforge_kernels.options import SignatureOptions
 
 #: Tasks embedded at a time, to bound the float64 copy of their samples.
 _BLOCK = 256

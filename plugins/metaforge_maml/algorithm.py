@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from metaforge import modules
 from metaforge.components import Context
 from metaforge.contracts import InnerAlgorithm, Model, Params, Tree
 from metaforge.errors import PluginError
+from metaforge.modules import Probe
 from metaforge.tasks import TaskBatch, TaskShape
-from metaforge_maml import MamlOptions, peer
+from metaforge_learn2learn import peer
 from metaforge_maml.backend import Backend, InnerLoop
 from metaforge_maml.dense import DenseBackend, affine_names
 from metaforge_maml.functional import LoopBackend, VmapBackend, agrees_with_loop
 from metaforge_maml.learn2learn_backend import Learn2learnBackend
-from metaforge_maml.probe import Probe, probe
+from metaforge_maml.options import MamlOptions
 
 #: On a CPU vmap pays where calls cost more than arithmetic: modules of fewer parameters.
 VMAP_LIMIT = 100_000
@@ -49,45 +50,36 @@ class Maml(InnerAlgorithm):
         self, options: MamlOptions, context: Context | None = None, *, model: Model | nn.Module
     ):
         super().__init__(options, context)
-        if not isinstance(model, Model | nn.Module):
-            raise PluginError(f"maml: model is a Model or an nn.Module, not {type(model).__name__}")
+        modules.refuse_other_models(model, "maml")
         self.model = model
         self.order = options.order
+        self.shape: TaskShape | None = None
         self.backend: Backend | None = None
         if options.backend == "learn2learn":
-            peer.algorithms()
+            peer.library()
 
     def init(self, shape: TaskShape, generator: torch.Generator) -> Params:
-        model = self.model
-        module = model.build(shape, generator) if isinstance(model, Model) else copy.deepcopy(model)
-        if next(module.parameters(), None) is None:
-            raise PluginError(f"maml: {type(module).__name__} has no parameters")
-        module = module.to(self.context.device, getattr(torch, self.context.dtype)).eval()
-        _refuse_unseen_statistics(module)
-        found = probe(module, shape)
-        if isinstance(model, Model) and found.transductive and not model.transductive:
-            raise PluginError(
-                f"maml: {type(model).__name__} says transductive = False, but a row's output "
-                "depends on the other rows of its batch"
-            )
-        _hold_constant(module, found, self.options.allow_unused)
+        module, found = modules.prepare(
+            self.model,
+            shape,
+            generator,
+            self.context,
+            who="maml",
+            allow_unused=self.options.allow_unused,
+        )
         self.transductive = found.transductive
         self.shape = shape
         self.module = module
-        self.backend = backend = self._choose(found)
+        self.backend = backend = self._choose(found, shape)
         self.vmappable = backend.vmappable
-        return {
-            name: value.detach().clone()
-            for name, value in module.named_parameters()
-            if value.requires_grad
-        }
+        return modules.parameters(module)
 
-    def _choose(self, found: Probe) -> Backend:
+    def _choose(self, found: Probe, shape: TaskShape) -> Backend:
         """The fastest implementation that is right for the module."""
         options, module = self.options, self.module
         loop = InnerLoop(options.steps, options.lr, options.order == 2, options.support_chunk)
         if options.backend == "learn2learn":
-            return Learn2learnBackend(module, loop, self.transductive)
+            return Learn2learnBackend(module, loop, shape, self.transductive)
         if options.support_chunk is not None:
             if self.transductive:
                 raise PluginError(
@@ -96,13 +88,12 @@ class Maml(InnerAlgorithm):
                 )
             return LoopBackend(module, loop)
         if affine_names(module) is not None:
-            shape = self.shape
             classes = shape.outputs if shape.kind == "classification" else 1
             return DenseBackend(module, loop, shape.shots * classes)
         on_cpu = next(module.parameters()).device.type == "cpu"
         if on_cpu and (found.runs("convolution") or _size(module) > VMAP_LIMIT):
             return LoopBackend(module, loop, self.transductive)
-        right = agrees_with_loop(module, self.shape, loop.second_order)
+        right = agrees_with_loop(module, shape, loop.second_order)
         if right and not self.transductive:
             return VmapBackend(module, loop)
         return LoopBackend(module, loop, self.transductive)
@@ -123,11 +114,7 @@ class Maml(InnerAlgorithm):
     def export(self, params: Params, support: TaskBatch) -> nn.Module:
         if len(support) != 1:
             raise PluginError(f"maml: export takes one task; found a batch of {len(support)}")
-        adapted = self.adapt(params, support)
-        module = copy.deepcopy(self.module)
-        for name, value in adapted.items():
-            module.get_parameter(name).copy_(value[0])
-        return module
+        return modules.with_values(self.module, self.adapt(params, support))
 
     @torch.no_grad()
     def diagnose(self, params: Params, tasks: TaskBatch) -> str | None:
@@ -162,45 +149,10 @@ class Maml(InnerAlgorithm):
 
     def _ready(self, tasks: TaskBatch) -> Backend:
         """The backend, once the tasks are found to fit what ``init`` was told."""
-        if self.backend is None:
-            raise PluginError("maml: call init(shape, generator) first; it fixes the tasks' shape")
-        if tasks.outputs != self.shape.outputs:
-            raise PluginError(
-                f"maml: initialised for {self.shape.outputs} outputs (ways), but the tasks have "
-                f"{tasks.outputs}; its last layer serves one number only"
-            )
+        modules.refuse_other_tasks(self.shape, tasks, "maml")
+        assert self.backend is not None
         return self.backend
-
-
-def _refuse_unseen_statistics(module: nn.Module) -> None:
-    """Running statistics that have seen no data are 0 and 1: no normalisation at all."""
-    for name, layer in module.named_modules():
-        if isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.track_running_stats:
-            seen = layer.num_batches_tracked
-            if seen is not None and not seen.item():
-                raise PluginError(
-                    f"maml: batch normalisation {name!r} has running statistics that have seen no "
-                    "data. Make it with track_running_stats=False to use each batch's own "
-                    "(transductive), or train the module first"
-                )
 
 
 def _size(module: nn.Module) -> int:
     return sum(value.numel() for value in module.parameters())
-
-
-def _hold_constant(module: nn.Module, found: Probe, allowed: bool) -> None:
-    """Freeze what theta cannot hold, if that is allowed."""
-    frozen = [name for name, value in module.named_parameters() if not value.requires_grad]
-    unused = sorted(found.unreached)
-    if (frozen or unused) and not allowed:
-        what = [f"frozen: {', '.join(frozen)}"] * bool(frozen)
-        what += [f"without influence on the output: {', '.join(unused)}"] * bool(unused)
-        raise PluginError(
-            f"maml: {type(module).__name__} has parameters that cannot adapt ({'; '.join(what)}); "
-            "allow_unused: true holds them constant"
-        )
-    for name in unused:
-        module.get_parameter(name).requires_grad_(False)
-    if not any(value.requires_grad for value in module.parameters()):
-        raise PluginError(f"maml: {type(module).__name__} has no parameter left to adapt")

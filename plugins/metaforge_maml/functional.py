@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.func import functional_call, grad, vmap
 
 from metaforge import losses
 from metaforge.contracts import Params
 from metaforge.tasks import TaskBatch, TaskShape
-from metaforge_maml.backend import Backend, InnerLoop, Rows, TaskwiseBackend
+from metaforge.taskwise import Rows, plain_attention, task_losses
+from metaforge_maml.backend import Backend, InnerLoop, TaskwiseBackend
 
 
 class LoopBackend(TaskwiseBackend):
@@ -22,26 +20,22 @@ class LoopBackend(TaskwiseBackend):
 
     implementation = "loop"
 
+    @plain_attention
     def adapt(self, params: Params, support: TaskBatch) -> Params:
         tasks = [self._adapt_one(params, rows) for rows in self.support_rows(support)]
         return {name: torch.stack([task[name] for task in tasks]) for name in params}
 
+    @plain_attention
     def outputs(self, params: Params, support: TaskBatch, query_x: Tensor) -> Tensor:
         pairs = zip(self.support_rows(support), query_x, strict=True)
         return torch.stack([self._call(self._adapt_one(params, rows), x) for rows, x in pairs])
 
+    @plain_attention
     def losses(self, params: Params, tasks: TaskBatch) -> Tensor:
-        pairs = list(zip(self.support_rows(tasks), self.query_rows(tasks), strict=True))
-        inputs_learn = any(s.x.requires_grad or q.x.requires_grad for s, q in pairs)
-        if not torch.is_grad_enabled() or inputs_learn:
-            return torch.stack([self.mean_loss(self._adapt_one(params, s), q) for s, q in pairs])
-
-        def loss(values: tuple[Tensor, ...], b: int) -> Tensor:
-            support, query = pairs[b]
-            theta = dict(zip(params, values, strict=True))
+        def loss(theta: Params, support: Rows, query: Rows) -> Tensor:
             return self.mean_loss(self._adapt_one(theta, support), query)
 
-        return _TaskByTask.apply(loss, len(tasks), *params.values())
+        return task_losses(loss, params, tasks, self.transductive)
 
     def step(self, params: Params, support: Rows) -> Params:
         """One inner step of one task."""
@@ -70,39 +64,6 @@ class LoopBackend(TaskwiseBackend):
 
     def _call(self, params: Params, x: Tensor) -> Tensor:
         return functional_call(self.module, params, (x,))
-
-
-class _TaskByTask(torch.autograd.Function):
-    """[B] losses of tasks, each with its gradient in theta taken at once.
-
-    So one task's graph is freed before the next is built, as in a hand-written loop that
-    calls ``backward`` task by task; what is kept is a gradient a task.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, loss: Callable[[tuple[Tensor, ...], int], Tensor], n_tasks: int, *theta: Tensor
-    ) -> Tensor:
-        learned = [i for i, value in enumerate(theta) if value.requires_grad]
-        ctx.gradients, values = [], []
-        for b in range(n_tasks):
-            leaves = tuple(value.detach().requires_grad_(value.requires_grad) for value in theta)
-            with torch.enable_grad():
-                value = loss(leaves, b)
-            if learned:
-                ctx.gradients.append(torch.autograd.grad(value, [leaves[i] for i in learned]))
-            values.append(value.detach())
-        ctx.positions = [i + 2 for i in learned]
-        ctx.arguments = len(theta) + 2
-        return torch.stack(values)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        gradients: list[Tensor | None] = [None] * ctx.arguments
-        for position, each in zip(ctx.positions, zip(*ctx.gradients, strict=True), strict=True):
-            gradients[position] = torch.tensordot(outer[0], torch.stack(each), 1)
-        return tuple(gradients)
 
 
 class VmapBackend(Backend):

@@ -3,58 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt, model_validator
-
-from metaforge.components import Component, Options
+from metaforge.components import Component
 from metaforge.hookspecs import hookimpl
-
-Widths = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
-
-
-class LinearOptions(Options):
-    bias: bool = Field(True, description="add a bias to each output")
-
-
-class MlpOptions(Options):
-    hidden: Widths = Field((64,), description="widths of the hidden layers, each with a relu")
-
-
-class NormOptions(Options):
-    """What the convolutional networks share: their normaliser."""
-
-    norm: Literal["layer", "batch"] = Field(
-        "layer",
-        description="layer: each sample by its own mean and variance over channels and pixels "
-        "(group norm with one group); batch: each channel by the statistics of the batch at "
-        "hand, with no running ones, which needs transductive: true",
-    )
-    transductive: bool = Field(
-        False, description="accept that a prediction depends on the other samples of its batch"
-    )
-
-    @model_validator(mode="after")
-    def _norm_and_transductive_agree(self) -> NormOptions:
-        if self.norm == "batch" and not self.transductive:
-            raise ValueError(
-                "norm: batch normalises a query by the other queries, so its prediction depends "
-                "on them; say transductive: true to accept that, or use norm: layer"
-            )
-        if self.transductive and self.norm != "batch":
-            raise ValueError(f"transductive: true does nothing with norm: {self.norm}; drop it")
-        return self
-
-
-class Conv4Options(NormOptions):
-    filters: PositiveInt = Field(64, description="channels of each of the four blocks")
-
-
-class ResNet12Options(NormOptions):
-    widths: Widths = Field(
-        (64, 160, 320, 640), description="channels of the residual blocks, each of 3 convolutions"
-    )
-
 
 _GROUP_NORM = """@inproceedings{wu2018group,
   title = {Group Normalization},
@@ -86,21 +37,21 @@ def metaforge_models() -> Sequence[Component]:
             kind="model",
             name="linear",
             target="metaforge_models.dense:Linear",
-            options=LinearOptions,
+            options="metaforge_models.options:LinearOptions",
             summary="one affine layer on the flattened input",
         ),
         Component(
             kind="model",
             name="mlp",
             target="metaforge_models.dense:Mlp",
-            options=MlpOptions,
+            options="metaforge_models.options:MlpOptions",
             summary="affine layers with relu between them, on the flattened input",
         ),
         Component(
             kind="model",
             name="conv4",
             target="metaforge_models.conv:Conv4",
-            options=Conv4Options,
+            options="metaforge_models.options:Conv4Options",
             summary="four blocks of convolution, normaliser, relu and pooling, and a linear head",
             cites=(_CONV4, _GROUP_NORM),
         ),
@@ -108,7 +59,7 @@ def metaforge_models() -> Sequence[Component]:
             kind="model",
             name="resnet12",
             target="metaforge_models.conv:ResNet12",
-            options=ResNet12Options,
+            options="metaforge_models.options:ResNet12Options",
             summary="residual blocks of three convolutions, mean pooling and a linear head",
             cites=(_RESNET12, _GROUP_NORM),
         ),

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from metaforge.contracts import Model
 from metaforge.errors import DataError
 from metaforge.tasks import TaskShape
-from metaforge_models import Conv4Options, NormOptions, ResNet12Options
 from metaforge_models.initial import fresh
+from metaforge_models.options import Conv4Options, NormOptions, ResNet12Options
 
 
 class _Convolutional(Model):

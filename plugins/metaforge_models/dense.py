@@ -11,8 +11,8 @@ from torch import nn
 
 from metaforge.contracts import Model
 from metaforge.tasks import TaskShape
-from metaforge_models import LinearOptions, MlpOptions
 from metaforge_models.initial import fresh
+from metaforge_models.options import LinearOptions, MlpOptions
 
 
 class Linear(Model):

@@ -16,7 +16,7 @@ from metaforge.errors import DataError
 from metaforge.sampling import id_array
 from metaforge.seeding import derive, uniform
 from metaforge.tasks import SPLITS, Ids, TaskBatch, TaskShape, TaskSource, View
-from metaforge_sinusoids import SinusoidsOptions
+from metaforge_sinusoids.options import SinusoidsOptions
 
 #: Inputs are uniform in [-LIMIT, LIMIT].
 LIMIT = 5.0

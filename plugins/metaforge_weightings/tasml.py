@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 from metaforge.contracts import GramOperator, TaskWeighting
 from metaforge.linalg import Factor, factor
 from metaforge.tasks import TaskKind
-from metaforge_weightings import TasmlOptions
+from metaforge_weightings.options import TasmlOptions
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from metaforge.components import Context
 from metaforge.contracts import GramOperator, Params, TaskWeighting
 from metaforge.errors import PluginError
 from metaforge.tasks import TaskKind
-from metaforge_weightings import UncertaintyOptions
+from metaforge_weightings.options import UncertaintyOptions
 
 _PARAMETER = "log_variance"
 

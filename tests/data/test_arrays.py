@@ -10,8 +10,8 @@ import metaforge
 from metaforge.components import Context
 from metaforge.errors import DataError, RecipeError
 from metaforge.testing import datasets as laws
-from metaforge_arrays import ArraysOptions
 from metaforge_arrays.layout import check
+from metaforge_arrays.options import ArraysOptions
 from metaforge_arrays.source import load
 
 CLASSES, ROWS = 25, 8

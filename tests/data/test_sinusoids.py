@@ -10,7 +10,7 @@ import metaforge
 from metaforge.components import Context
 from metaforge.errors import DataError, RecipeError
 from metaforge.testing import datasets as laws
-from metaforge_sinusoids import FAMILIES, SinusoidsOptions
+from metaforge_sinusoids.options import FAMILIES, SinusoidsOptions
 from metaforge_sinusoids.source import CURVES, Sinusoids
 
 

@@ -15,10 +15,10 @@ from metaforge.errors import DataError, NumericError
 from metaforge.gram import FIT_TASKS, KernelGram, bank_gram
 from metaforge.scoring import Scorer, TargetScores, effective_sample_size, keep, raw_statistics
 from metaforge.tasks import TaskBatch, TaskShape, TaskSource
-from metaforge_kernels import GaussianOptions, LinearOptions
 from metaforge_kernels.gaussian import Gaussian
 from metaforge_kernels.linear import Linear
-from metaforge_weightings import TasmlOptions, UniformOptions
+from metaforge_kernels.options import GaussianOptions, LinearOptions
+from metaforge_weightings.options import TasmlOptions, UniformOptions
 from metaforge_weightings.tasml import Tasml
 from metaforge_weightings.uniform import Uniform
 

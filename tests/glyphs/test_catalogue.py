@@ -11,9 +11,9 @@ import pytest
 from metaforge import sampling_checks
 from metaforge.components import Context
 from metaforge.sampling import TaskSampler
-from metaforge_glyphs import GlyphsOptions, Kinds
 from metaforge_glyphs.catalogue import catalogue, pools
 from metaforge_glyphs.fonts import FACES, SCRIPTS
+from metaforge_glyphs.options import GlyphsOptions, Kinds
 from metaforge_glyphs.plan import KINDS, SPLITS, check, sizes
 
 OPTIONS = GlyphsOptions()
@@ -166,7 +166,7 @@ def test_a_distortion_keeps_the_defaults_it_does_not_name():
 def test_the_check_draws_nothing_and_imports_no_array_library():
     code = (
         "import sys\n"
-        "from metaforge_glyphs import GlyphsOptions\n"
+        "from metaforge_glyphs.options import GlyphsOptions\n"
         "from metaforge_glyphs.plan import check\n"
         "assert check(GlyphsOptions(), None) == []\n"
         "bad = {'torch', 'numpy', 'matplotlib', 'PIL', 'fontTools'} & set(sys.modules)\n"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from fontTools.ttLib import TTFont
 
 from metaforge.errors import DataError
 from metaforge_glyphs import fonts, letters, scan
@@ -103,13 +103,28 @@ def test_look_alikes_are_found_in_any_face_and_nowhere_else():
 
 def test_other_fonts_are_scanned(monkeypatch):
     marker = (letters.Letter("A", "Latin", (0, 1, 2, 3)),)
-    monkeypatch.setattr(letters, "fonts_digest", lambda: "of other fonts")
+    monkeypatch.setattr(letters, "tables_digest", lambda: "of other fonts")
     monkeypatch.setattr(scan, "scan", lambda: marker)
     assert letters.letters.__wrapped__() == marker
 
 
+def test_a_font_with_other_letters_has_another_digest(tmp_path, monkeypatch):
+    for face in FACES:
+        (tmp_path / face.file).symlink_to(fonts.font_path(face))
+    monkeypatch.setattr(fonts, "font_folder", lambda: tmp_path)
+    shipped = fonts.tables_digest()
+    assert fonts.tables_digest.__wrapped__() == shipped
+    changed = tmp_path / FACES[3].file
+    with TTFont(changed) as font:
+        changed.unlink()
+        for table in font["cmap"].tables:
+            table.cmap.pop(ord("A"), None)
+        font.save(changed)
+    assert fonts.tables_digest.__wrapped__() != shipped
+
+
 def test_a_face_that_is_not_bundled_is_named():
-    gone = replace(FACES[0], file="Gone.ttf")
+    gone = FACES[0]._replace(file="Gone.ttf")
     with pytest.raises(DataError, match=r"Gone\.ttf is missing; reinstall matplotlib"):
         fonts.font_path(gone)
 

@@ -14,8 +14,9 @@ from metaforge.contracts import Backbone
 from metaforge.errors import DataError, RecipeError
 from metaforge.testing import datasets as laws
 from metaforge.testing.datasets import Drawn
-from metaforge_glyphs import GlyphsOptions, images
+from metaforge_glyphs import images
 from metaforge_glyphs.catalogue import catalogue
+from metaforge_glyphs.options import GlyphsOptions
 from metaforge_glyphs.source import _features
 from tests.glyphs.conftest import SMALL
 

@@ -23,7 +23,8 @@ from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from metaforge.components import Choice, Component, Options, choice
+from metaforge.components import Component
+from metaforge.options import Choice, Options, choice
 from metaforge.hookspecs import hookimpl
 
 

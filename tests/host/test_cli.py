@@ -282,6 +282,33 @@ def test_plugins_as_a_table_and_as_json(cli, fakes):
     assert {"kind": "task_kernel", "name": "gaussian"} in found["fake"]["components"]
 
 
+LAZY = """
+from metaforge.components import Component
+from metaforge.hookspecs import hookimpl
+
+@hookimpl
+def metaforge_task_kernels():
+    return [Component("task_kernel", "lazy", "nowhere:Kernel", "no_such_module:Options", "late")]
+"""
+
+
+def test_options_that_cannot_be_imported(cli, fakes):
+    """Who lists needs none; who tells of plugins or uses the component says what is wrong."""
+    fakes.plugin("lazy", LAZY)
+    why = "task_kernel 'lazy': its options no_such_module:Options cannot be imported"
+    assert "late" in cli("ls", "kernel")[1]
+    assert cli("validate", "fake") == cli("-p", "no:lazy", "validate", "fake")
+    code, _, err = cli("validate", "fake", "kernel.use=lazy")
+    assert code == 4
+    assert err.startswith(f"override 'kernel.use=lazy': kernel.use: {why}: ModuleNotFoundError")
+    code, _, err = cli("show", "lazy")
+    assert (code, why in err) == (4, True)
+    assert f"dist-lazy 1.0  failed  {why}" in cli("plugins")[1]
+    code, out, _ = cli("doctor")
+    assert (code, f"plugin 'lazy' (dist-lazy 1.0): {why}" in out) == (1, True)
+    assert '"lazy"' not in cli("schema")[1]
+
+
 def test_blocking_ends_with_the_call(cli):
     assert "blocked" in cli("-p", "no:fake", "plugins")[1]
     assert "blocked" not in cli("plugins")[1]
@@ -397,9 +424,11 @@ def test_doctor_tells_of_plugins_that_fail(cli, fakes):
     assert "python" in out
 
 
-def test_doctor_names_the_command_for_learn2learn(cli, monkeypatch):
+def test_doctor_names_the_commands_for_optional_packages(cli, monkeypatch):
     monkeypatch.setattr("metaforge.cli.doctor.find_spec", lambda name: None)
-    assert 'pip install --no-deps "learn2learn==0.2.0"' in cli("doctor")[1]
+    _, out, _ = cli("doctor")
+    assert 'pip install --no-deps "learn2learn==0.2.0"' in out
+    assert 'pip install --no-deps "higher==0.2.1"' in out
 
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "pretrain"])

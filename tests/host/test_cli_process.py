@@ -85,6 +85,26 @@ def test_help_needs_no_plugin_and_no_pydantic(environment):
     assert done.stderr == "False\n"
 
 
+LISTED = """
+from metaforge.components import Component
+from metaforge.hookspecs import hookimpl
+
+@hookimpl
+def metaforge_models():
+    return [Component("model", "listed", "nowhere:Model", "nowhere:Options", "listed only")]
+"""
+
+
+def test_ls_imports_no_options(fakes, environment):
+    fakes.plugin("listed", LISTED)
+    code = PROBE.replace(repr(HEAVY), "('pydantic', 'yaml')")
+    done = start(environment, "-p", "no:fake", "ls", code=code)
+    assert "listed only" in done.stdout
+    assert done.stderr.splitlines()[-1] == "imported:"
+    with_models = start(environment, "ls", code=code)  # the fake plugin imports its own
+    assert with_models.stderr.splitlines()[-1] == "imported: pydantic"
+
+
 def test_module_and_exit_code(environment):
     done = subprocess.run(
         [sys.executable, "-m", "metaforge", "validate", "fake.yaml", "seed=x"],

@@ -133,7 +133,7 @@ def test_name_that_no_plugin_has_is_an_error(site, settings):
     with pytest.raises(
         PluginError, match=r"kernal: no plugin has this name; did you mean 'kernel'"
     ):
-        site.host(**vars(settings))
+        site.host(**settings._asdict())
 
 
 def test_disabling_what_is_not_installed_is_harmless(site):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from metaforge.errors import PluginError, Problem
@@ -10,7 +12,8 @@ from metaforge.plugins import REGISTRATION, PluginRecord
 
 HEADER = """
 from pathlib import Path
-from metaforge.components import Component, Options
+from metaforge.components import Component
+from metaforge.options import Options
 from metaforge.errors import Problem
 from metaforge.hookspecs import hookimpl
 """
@@ -65,7 +68,8 @@ BROKEN = {
     "odd name": (a_model(name="'a:b'"), "a name is letters, digits"),
     "no target": (a_model(target="'a.b.C'"), "'a.b.C' is not of the form 'module:attribute'"),
     "no check": (a_model(check="'check'"), "'check' is not of the form 'module:attribute'"),
-    "no options": (a_model(options="dict"), "must be a subclass of metaforge.components.Options"),
+    "options' form": (a_model(options="'Model'"), "'Model' is not of the form 'module:attribute'"),
+    "no options": (a_model(options="dict"), "must be a subclass of metaforge.options.Options"),
     "open options": (
         "class Open(Options):\n    model_config = {'extra': 'allow'}\n" + a_model(options="Open"),
         "must forbid unknown keys",
@@ -102,6 +106,63 @@ def test_broken_plugin_is_rolled_back_and_the_rest_works(site, source, reason):
     assert "\n" not in bad.reason
     assert good.state == "loaded"
     assert [component.name for component, _ in host.components()] == ["good"]
+
+
+OPTIONS = """
+import pydantic
+from metaforge.options import Options
+
+class Open(Options):
+    model_config = {"extra": "allow"}
+
+class Use(Options):
+    use: int = 1
+
+class Foreign(pydantic.BaseModel):
+    pass
+"""
+BAD_OPTIONS = {
+    "no module": (
+        "no_such_module:A",
+        "its options no_such_module:A cannot be imported: ModuleNotFoundError",
+    ),
+    "no class": ("lazy_options:A", "its options lazy_options:A cannot be imported: AttributeError"),
+    "no model": ("lazy_options:pydantic", "must be a subclass of metaforge.options.Options"),
+    "foreign": ("lazy_options:Foreign", "must be a subclass of metaforge.options.Options"),
+    "open": ("lazy_options:Open", "must forbid unknown keys"),
+    "use": ("lazy_options:Use", "no option can be named 'use'"),
+}
+
+
+@pytest.mark.parametrize(("options", "reason"), BAD_OPTIONS.values(), ids=BAD_OPTIONS)
+def test_options_named_by_a_string_are_refused_when_they_are_needed(site, options, reason):
+    site.module("lazy_options", OPTIONS)
+    site.plugin("lazy", HEADER + a_model(options=repr(options)))
+    site.plugin("good", GOOD)
+    host = site.host()
+    assert [plugin.state for plugin in host.plugins] == ["loaded", "loaded"]
+    ((lazy, _),) = [offer for offer in host.components() if offer[0].name == "m"]
+    with pytest.raises(PluginError, match=reason) as caught:
+        _ = lazy.options_model
+    assert str(caught.value).startswith("model 'm': ")
+
+    host.check_options()
+    good, bad = host.plugins
+    assert (bad.state, bad.components, bad.hooks) == ("failed", (), ())
+    assert bad.reason == str(caught.value)
+    assert good.state == "loaded"
+    assert [component.name for component, _ in host.components()] == ["good"]
+
+
+def test_good_options_named_by_a_string(site):
+    site.module("lazy_options", "from metaforge.options import Options\nclass A(Options): pass\n")
+    site.plugin("lazy", HEADER + a_model(options="'lazy_options:A'"))
+    host = site.host()
+    ((component, record),) = host.components()
+    assert "lazy_options" not in sys.modules
+    host.check_options()
+    assert host.components() == ((component, record),)
+    assert component.options_model is sys.modules["lazy_options"].A
 
 
 def test_one_object_under_two_names_loads_once(site):

@@ -8,9 +8,10 @@ import pytest
 
 import metaforge
 from metaforge import discovery, registry
-from metaforge.components import Choice, Context
+from metaforge.components import Context
 from metaforge.discovery import Settings, source_hash
 from metaforge.errors import DataError, PluginError, RecipeError
+from metaforge.options import Choice
 
 KERNEL = """
 from metaforge.components import Component

@@ -62,7 +62,7 @@ def test_every_built_in_plugin_loads_and_adds_no_command(built_in):
 def test_every_built_in_component_is_described(built_in):
     for component, plugin in host().components():
         assert component.summary, f"{plugin}: {component.name}"
-        for name, field in component.options.model_fields.items():
+        for name, field in component.options_model.model_fields.items():
             assert field.description, f"{plugin}: {component.name}.{name}"
 
 

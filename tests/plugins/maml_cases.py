@@ -11,11 +11,11 @@ from metaforge.components import Context
 from metaforge.contracts import Model
 from metaforge.tasks import TaskShape
 from metaforge.testing.inner_algorithms import fresh_parameters
-from metaforge_maml import MamlOptions
 from metaforge_maml.algorithm import Maml
-from metaforge_models import Conv4Options, LinearOptions, MlpOptions, ResNet12Options
+from metaforge_maml.options import MamlOptions
 from metaforge_models.conv import Conv4, ResNet12
 from metaforge_models.dense import Linear, Mlp
+from metaforge_models.options import Conv4Options, LinearOptions, MlpOptions, ResNet12Options
 
 CONTEXT = Context(dtype="float64")
 

@@ -11,13 +11,15 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
+from metaforge import optional
 from metaforge.components import Context
 from metaforge.contracts import Model
 from metaforge.errors import PluginError
 from metaforge.tasks import TaskBatch, TaskShape
 from metaforge.testing.inner_algorithms import fresh_parameters, meta_gradient, toy_tasks
-from metaforge_maml import MamlOptions, missing, peer
+from metaforge_learn2learn import peer
 from metaforge_maml.algorithm import Maml
+from metaforge_maml.options import MamlOptions, missing
 from tests.plugins.maml_cases import CONTEXT, IMAGES, WIDE, Tanh, maml, started
 
 BACKENDS = pytest.mark.parametrize("backend", ["vectorized", "learn2learn"])
@@ -368,7 +370,8 @@ def test_diagnose_sees_the_parameters_and_the_inputs() -> None:
 def without_learn2learn(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "learn2learn"]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(peer, "find_spec", lambda name: None)
+    for module in (peer, optional):
+        monkeypatch.setattr(module, "find_spec", lambda name: None)
 
 
 @pytest.mark.usefixtures("without_learn2learn")
@@ -390,7 +393,7 @@ def test_learn2learns_algorithms_import_without_its_other_dependencies(
     for name in [name for name in sys.modules if name.partition(".")[0] == "learn2learn"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "learn2learn.vision", None)  # its import now fails
-    assert peer.algorithms().MAML.__name__ == "MAML"
+    assert peer.library().algorithms.MAML.__name__ == "MAML"
     assert missing(MamlOptions(backend="learn2learn"), Context()) == []
 
 

@@ -24,6 +24,7 @@ from tests.plugins.maml_cases import (
     maml,
     started,
 )
+from tests.plugins.unrolled_cases import TOKENS, Attention
 
 ORDERS = pytest.mark.parametrize("order", [1, 2], ids=["first order", "second order"])
 CASES = {
@@ -138,6 +139,12 @@ def test_orders_differ(case: str) -> None:
     first, _ = started(model, shape, steps=2, order=1)
     a, b = meta_gradient(second, params, tasks), meta_gradient(first, params, tasks)
     assert any((a[name] - b[name]).abs().max() > 1e-3 * a[name].abs().max() for name in params)
+
+
+@pytest.mark.parametrize("backend", ["vectorized", "learn2learn"])
+def test_attention_is_differentiated_twice(backend: str) -> None:
+    algorithm, params = started(Attention(), TOKENS, steps=2, backend=backend)
+    laws.check_meta_gradient(algorithm, params, toy_tasks(TOKENS, unequal=True))
 
 
 # -- precision and batching ----------------------------------------------------------

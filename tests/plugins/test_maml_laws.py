@@ -12,10 +12,10 @@ from metaforge.contracts import Params
 from metaforge.tasks import TaskBatch, TaskShape
 from metaforge.testing import inner_algorithms as laws
 from metaforge.testing.inner_algorithms import fresh_parameters, toy_tasks
-from metaforge_maml import MamlOptions
 from metaforge_maml.algorithm import Maml
 from metaforge_maml.backend import InnerLoop
 from metaforge_maml.functional import VmapBackend
+from metaforge_maml.options import MamlOptions
 from tests.plugins.maml_cases import CONTEXT, IMAGES, MODELS, REAL, WIDE, Tanh, maml
 
 CASES = {

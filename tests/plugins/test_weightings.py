@@ -10,7 +10,7 @@ from metaforge.components import Context
 from metaforge.errors import NumericError, PluginError
 from metaforge.testing import weightings as laws
 from metaforge.testing.weightings import Bank, Case
-from metaforge_weightings import TasmlOptions, UncertaintyOptions, UniformOptions
+from metaforge_weightings.options import TasmlOptions, UncertaintyOptions, UniformOptions
 from metaforge_weightings.tasml import Tasml
 from metaforge_weightings.uncertainty import Uncertainty
 from metaforge_weightings.uniform import Uniform

@@ -12,9 +12,9 @@ from torch import Tensor
 from metaforge.gram import KernelGram
 from metaforge.scoring import keep
 from metaforge.tasks import TaskBatch
-from metaforge_kernels import GaussianOptions
 from metaforge_kernels.gaussian import Gaussian
-from metaforge_weightings import TasmlOptions
+from metaforge_kernels.options import GaussianOptions
+from metaforge_weightings.options import TasmlOptions
 from metaforge_weightings.tasml import Tasml
 
 SHOTS = 5

@@ -1,0 +1,77 @@
+"""Models of components' options: their base, and fields that hold another component.
+
+Only what reads options imports this module, and with it pydantic; a plugin's ``__init__``
+names its models by strings (``metaforge.components.Component``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from pydantic.config import JsonDict
+
+    from metaforge.components import Kind
+
+
+class Options(BaseModel):
+    """Base of every component's options: frozen, and no unknown keys.
+
+    Describe each field (``Field(description=...)``): ``metaforge show`` prints it.
+    """
+
+    # Built at first use: commands that only list things need no validators.
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
+
+
+class Choice(BaseModel):
+    """A component chosen by name, with its options beside ``use``."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    use: str
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The chosen component's own options, as written."""
+        return dict(self.__pydantic_extra__ or {})
+
+
+def choice(kind: Kind, default: str | None = None, *, description: str = "") -> Any:
+    """A field that holds a nested component of the given kind.
+
+    ``model: Choice = choice("model", "linear")`` lets a recipe say
+    ``model: {use: mlp, hidden: [64]}``; the nested options are validated by the chosen
+    component's own model, and the ready component reaches the target as a keyword.
+    """
+    extra: JsonDict = {"component_kind": kind}
+    if default is None:
+        return Field(description=description, json_schema_extra=extra)
+    return Field(
+        default_factory=lambda: Choice(use=default),
+        description=description,
+        json_schema_extra=extra,
+    )
+
+
+def nested_kinds(options: type[BaseModel]) -> dict[str, str]:
+    """The fields of an options model that hold components: ``{field: kind}``."""
+    found = {}
+    for name, info in options.model_fields.items():
+        extra = info.json_schema_extra
+        if isinstance(extra, dict) and "component_kind" in extra:
+            found[name] = str(extra["component_kind"])
+    return found
+
+
+def fault(model: Any) -> str:
+    """Why ``model`` cannot be a component's options, or nothing."""
+    if not (isinstance(model, type) and issubclass(model, Options)):
+        return "its options must be a subclass of metaforge.options.Options"
+    if model.model_config.get("extra") != "forbid":
+        return "its options must forbid unknown keys (extra='forbid')"
+    if "use" in model.model_fields:
+        return "no option can be named 'use', which names the component"
+    return ""

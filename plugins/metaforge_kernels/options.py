@@ -1,0 +1,96 @@
+"""Options of the kernels."""
+
+from typing import Literal, Self
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+
+from metaforge.options import Options
+
+#: Gamma of the paper's experiments, for means of L2-normalised features.
+DEFAULT_GAMMA = 50.0
+
+
+class SignatureOptions(Options):
+    """How a task becomes a vector: what every kernel of this package shares."""
+
+    signature: Literal["support", "all"] = Field(
+        "support",
+        description="inputs that are read: the support's, or the query's too (transductive)",
+    )
+    embedding: Literal["auto", "mean", "fourier", "joint"] = Field(
+        "auto",
+        description="mean of the features; of their random Fourier features; of those of "
+        "(x, y) jointly; auto: joint for regression, mean for classification",
+    )
+    normalize: bool = Field(
+        True, description="L2-normalise each sample's features (classification tasks only)"
+    )
+    frequencies: PositiveInt = Field(
+        256, description="random frequencies of fourier and joint; the signature has twice as many"
+    )
+    width: PositiveFloat = Field(
+        1.0,
+        description="width of the kernel on samples that fourier and joint approximate, "
+        "in standard deviations",
+    )
+
+    @model_validator(mode="after")
+    def _every_option_is_read(self) -> Self:
+        unread = {"frequencies", "width"} & self.model_fields_set
+        if self.embedding == "mean" and unread:
+            raise ValueError(f"embedding: mean does not read {' and '.join(sorted(unread))}")
+        if self.embedding == "joint" and self.signature == "all":
+            raise ValueError(
+                "embedding: joint needs labels, which a target's queries do not show: "
+                "take signature: support"
+            )
+        return self
+
+
+class BandwidthOptions(SignatureOptions):
+    """Options of kernels of a distance, whose width may come from the bank's median."""
+
+    bandwidth: Literal["median"] | None = Field(
+        None, description="median: k = exp(-scale) at the bank's median distance"
+    )
+    scale: PositiveFloat = Field(
+        1.0, description="minus the log of k at the median distance (bandwidth: median)"
+    )
+
+    @property
+    def by_median(self) -> bool:
+        """Whether the width is fitted by the median heuristic."""
+        return self.bandwidth == "median"
+
+    @model_validator(mode="after")
+    def _one_width(self) -> Self:
+        ways = ("gamma", "sigma", "bandwidth")
+        given = [way for way in ways if getattr(self, way, None) is not None]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} each set the width: give one of them")
+        if "scale" in self.model_fields_set and not self.by_median:
+            raise ValueError("scale belongs to bandwidth: median, which is not chosen here")
+        return self
+
+
+class GaussianOptions(BandwidthOptions):
+    gamma: PositiveFloat | None = Field(
+        None,
+        description="k = exp(-gamma d^2); "
+        f"{DEFAULT_GAMMA:g} where none of gamma, sigma and bandwidth is given",
+    )
+    sigma: PositiveFloat | None = Field(None, description="k = exp(-d^2 / sigma^2)")
+
+
+class LaplaceOptions(BandwidthOptions):
+    sigma: PositiveFloat | None = Field(
+        None, description="k = exp(-d / sigma); bandwidth: median where it is not given"
+    )
+
+    @property
+    def by_median(self) -> bool:
+        return self.sigma is None
+
+
+class LinearOptions(SignatureOptions):
+    c: NonNegativeFloat = Field(1.0, description="k = <a, b> + c")

@@ -1,0 +1,67 @@
+"""Gradient-based meta-learning by learn2learn: MAML, Meta-SGD, GBML, and ANIL by adapting a
+head alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from metaforge.components import Component
+from metaforge.hookspecs import hookimpl
+
+_LEARN2LEARN = """@article{arnold2020learn2learn,
+  title = {learn2learn: A Library for Meta-Learning Research},
+  author = {Arnold, S{\\'e}bastien M. R. and Mahajan, Praateek and Datta, Debajyoti and
+            Bunner, Ian and Zarkias, Konstantinos Saitas},
+  journal = {arXiv preprint arXiv:2008.12284},
+  year = {2020}
+}"""
+
+_MAML = """@inproceedings{finn2017model,
+  title = {Model-Agnostic Meta-Learning for Fast Adaptation of Deep Networks},
+  author = {Finn, Chelsea and Abbeel, Pieter and Levine, Sergey},
+  booktitle = {International Conference on Machine Learning},
+  year = {2017}
+}"""
+
+_META_SGD = """@article{li2017meta,
+  title = {Meta-{SGD}: Learning to Learn Quickly for Few-Shot Learning},
+  author = {Li, Zhenguo and Zhou, Fengwei and Chen, Fei and Li, Hang},
+  journal = {arXiv preprint arXiv:1707.09835},
+  year = {2017}
+}"""
+
+_ANIL = """@inproceedings{raghu2020rapid,
+  title = {Rapid Learning or Feature Reuse? Towards Understanding the Effectiveness of {MAML}},
+  author = {Raghu, Aniruddh and Raghu, Maithra and Bengio, Samy and Vinyals, Oriol},
+  booktitle = {International Conference on Learning Representations},
+  year = {2020}
+}"""
+
+_META_CURVATURE = """@inproceedings{park2019meta,
+  title = {Meta-Curvature},
+  author = {Park, Eunbyung and Oliva, Junier B.},
+  booktitle = {Advances in Neural Information Processing Systems},
+  year = {2019}
+}"""
+
+_KRONECKER = """@article{arnold2019maml,
+  title = {When {MAML} Can Adapt Fast and How to Assist When It Cannot},
+  author = {Arnold, S{\\'e}bastien M. R. and Iqbal, Shariq and Sha, Fei},
+  journal = {arXiv preprint arXiv:1910.13603},
+  year = {2019}
+}"""
+
+
+@hookimpl
+def metaforge_inner_algorithms() -> Sequence[Component]:
+    return [
+        Component(
+            kind="inner_algorithm",
+            name="learn2learn",
+            target="metaforge_learn2learn.algorithm:Learn2learn",
+            options="metaforge_learn2learn.options:Learn2learnOptions",
+            summary="learn2learn's MAML, MetaSGD and GBML, on all of a model or its head (ANIL)",
+            cites=(_LEARN2LEARN, _MAML, _META_SGD, _ANIL, _META_CURVATURE, _KRONECKER),
+            check="metaforge_learn2learn.peer:missing",
+        )
+    ]
