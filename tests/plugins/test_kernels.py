@@ -10,11 +10,11 @@ from torch import Tensor
 from metaforge.errors import NumericError, PluginError
 from metaforge.tasks import TaskBatch
 from metaforge.testing import kernels as laws
-from metaforge_kernels import GaussianOptions, LaplaceOptions, LinearOptions
 from metaforge_kernels.distances import squared_distances
 from metaforge_kernels.gaussian import Gaussian
 from metaforge_kernels.laplace import Laplace
 from metaforge_kernels.linear import Linear
+from metaforge_kernels.options import GaussianOptions, LaplaceOptions, LinearOptions
 
 KERNELS = {
     "gaussian": lambda **o: Gaussian(GaussianOptions(**o)),

@@ -9,7 +9,7 @@ import torch
 
 from metaforge.errors import PluginError
 from metaforge.tasks import TaskBatch
-from metaforge_kernels import SignatureOptions
+from metaforge_kernels.options import SignatureOptions
 from metaforge_kernels.signatures import Embedding
 from tests.plugins.test_kernels import KERNELS, classification, regression
 

@@ -13,10 +13,10 @@ from torch import nn
 from metaforge.contracts import Model
 from metaforge.errors import DataError
 from metaforge.tasks import TaskShape
-from metaforge_models import Conv4Options, LinearOptions, MlpOptions, ResNet12Options
 from metaforge_models.conv import Conv4, ResNet12
 from metaforge_models.dense import Linear, Mlp
 from metaforge_models.initial import fresh
+from metaforge_models.options import Conv4Options, LinearOptions, MlpOptions, ResNet12Options
 
 IMAGES = TaskShape("classification", (3, 20, 17), 5, 1, 1)
 VECTORS = TaskShape("classification", (12,), 5, 1, 1)

@@ -1,0 +1,30 @@
+"""LEO (Rusu et al. 2019): a task's class weights, decoded from a latent space and adapted there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from metaforge.components import Component
+from metaforge.hookspecs import hookimpl
+
+_LEO = """@inproceedings{rusu2019meta,
+  title = {Meta-Learning with Latent Embedding Optimization},
+  author = {Rusu, Andrei A. and Rao, Dushyant and Sygnowski, Jakub and Vinyals, Oriol and
+            Pascanu, Razvan and Osindero, Simon and Hadsell, Raia},
+  booktitle = {International Conference on Learning Representations},
+  year = {2019}
+}"""
+
+
+@hookimpl
+def metaforge_inner_algorithms() -> Sequence[Component]:
+    return [
+        Component(
+            kind="inner_algorithm",
+            name="leo",
+            target="metaforge_leo.algorithm:Leo",
+            options="metaforge_leo.options:LeoOptions",
+            summary="latent embedding optimisation: gradient steps on codes of class weights",
+            cites=(_LEO,),
+        )
+    ]

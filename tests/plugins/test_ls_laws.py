@@ -1,0 +1,121 @@
+"""ls and r2d2 keep the laws of inner algorithms, and each law rejects what breaks it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from metaforge import losses
+from metaforge.contracts import Params, Tree
+from metaforge.tasks import TaskBatch
+from metaforge.testing import inner_algorithms as laws
+from metaforge.testing.inner_algorithms import toy_tasks
+from metaforge_ls.ls import Ls, squared_errors
+from metaforge_ls.ridge import dual_coefficients
+from tests.plugins.ls_cases import IMAGES, MAKERS, NARROW, REAL, WIDE, ls, started
+
+OUTER = {"ls": squared_errors, "r2d2": losses.task_losses}
+SHAPES = {"wide": WIDE, "narrow": NARROW, "images": IMAGES, "regression": REAL}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", MAKERS)
+def test_laws(name: str, shape: str) -> None:
+    laws.check_inner_algorithm(MAKERS[name](), SHAPES[shape], task_losses=OUTER[name])
+
+
+def test_the_outer_loss_of_ls_is_no_cross_entropy() -> None:
+    algorithm, params = started(ls(), WIDE)
+    with pytest.raises(AssertionError, match="of the predictions"):
+        laws.check_losses_are_of_predictions(algorithm, params, toy_tasks(WIDE))
+
+
+# -- broken specimens ----------------------------------------------------------------------
+
+
+class HoldsTheHeadConstant(Ls):
+    """The gradient misses the way through W(D)."""
+
+    def _coefficients(self, *args: Any) -> Tensor:
+        return super()._coefficients(*args).detach()
+
+
+class PoolsTasks(Ls):
+    """One system for all tasks: their mean."""
+
+    def _coefficients(self, params: Params, support: TaskBatch, gram: Tensor) -> Tensor:
+        own = super()._coefficients(params, support, gram)
+        return own.mean(0, keepdim=True).expand_as(own)
+
+
+class IgnoresMasks(Ls):
+    """Takes padding for samples of class 0."""
+
+    def losses(self, params: Params, tasks: TaskBatch, **kwargs: Any) -> Tensor:
+        ones = {"support_mask": torch.ones_like(tasks.support_mask)}
+        return super().losses(params, replace(tasks, **ones, query_mask=tasks.query_mask))
+
+    def _features(self, *args: Any) -> Tensor:
+        return super()._features(*args) + 0.1
+
+
+class CentresQueries(Ls):
+    """Transductive, and does not say so."""
+
+    def predict(self, params: Params, support: TaskBatch, query_x: Tensor) -> Tensor:
+        return super().predict(params, support, query_x - query_x.mean(1, keepdim=True))
+
+
+class ForgetsTheLabels(Ls):
+    def _coefficients(self, params: Params, support: TaskBatch, gram: Tensor) -> Tensor:
+        y = gram.new_ones(*gram.shape[:2], support.outputs)
+        return dual_coefficients(gram, y, self._ridge(params))
+
+
+class ServesOneNumberOfWays(Ls):
+    variable_ways = False
+
+
+class ExportsAnotherHead(Ls):
+    def export(self, params: Params, support: TaskBatch) -> nn.Module:
+        module = super().export(params, support)
+        module.weight.data *= 1.01
+        return module
+
+
+class ChangesTheta(Ls):
+    def adapt(self, params: Params, support: TaskBatch, *, noise: Tree = None) -> Tree:
+        found = super().adapt(params, support)
+        params["w0"].data *= 0.9
+        return found
+
+
+class KeepsTheGraph(Ls):
+    def predict(self, params: Params, support: TaskBatch, query_x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            return super().predict(params, support, query_x)
+
+
+BROKEN: dict[type[Ls], tuple[Any, str]] = {
+    HoldsTheHeadConstant: (laws.check_meta_gradient, "meta-gradient at order 2"),
+    PoolsTasks: (laws.check_task_independence, "independence"),
+    IgnoresMasks: (laws.check_padding, "padding"),
+    CentresQueries: (laws.check_query_by_query, "queries"),
+    ForgetsTheLabels: (laws.check_adapts, "adaptation"),
+    ServesOneNumberOfWays: (laws.check_ways, "variable_ways"),
+    ExportsAnotherHead: (laws.check_export, "export"),
+    ChangesTheta: (laws.check_parameters_untouched, "theta untouched"),
+    KeepsTheGraph: (laws.check_evaluation_keeps_nothing, "no graph is kept"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN, ids=lambda kind: kind.__name__)
+def test_each_law_rejects_what_breaks_it(kind: type[Ls]) -> None:
+    check, law = BROKEN[kind]
+    algorithm, params = started(ls(kind), WIDE)
+    with pytest.raises(AssertionError, match=law):
+        check(algorithm, params, toy_tasks(WIDE, unequal=True))
