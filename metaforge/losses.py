@@ -27,19 +27,22 @@ def task_losses(outputs: Tensor, y: Tensor, mask: Tensor) -> Tensor:
 
 
 def scores(outputs: Tensor, tasks: TaskBatch) -> Tensor:
-    """[B]: each task's score on its queries: accuracy (micro: every query counts once)
-    for classification, mean squared error for regression."""
+    """[B] float64: each task's score on its queries: accuracy (micro: every query counts
+    once) for classification, mean squared error for regression.
+
+    In float64, so that equal counts give equal scores and paired differences that tie do tie.
+    """
     y = tasks.query_y
     assert y is not None
     values = per_sample(outputs, y) if tasks.is_regression else (outputs.argmax(-1) == y)
-    return masked_mean(values.to(tasks.query_mask.dtype), tasks.query_mask)
+    return masked_mean(values.double(), tasks.query_mask.double())
 
 
 def macro_accuracy(outputs: Tensor, tasks: TaskBatch) -> Tensor:
-    """[B]: accuracy averaged over the classes that a task's queries hold."""
+    """[B] float64: accuracy averaged over the classes that a task's queries hold."""
     y = tasks.query_y
     assert y is not None
-    mask = tasks.query_mask
+    mask = tasks.query_mask.double()
     one_hot = F.one_hot(y, tasks.outputs).to(mask.dtype) * mask[..., None]
     hits = (outputs.argmax(-1) == y).to(mask.dtype)[..., None]
     counts = one_hot.sum(1)

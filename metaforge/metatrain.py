@@ -122,8 +122,10 @@ class MetaTrainer:
         score = evaluate(self.inner, params, self._validation)
         self._require_finite(score, params)
         metrics = {"validation": float(score.mean())}
-        if self.loop.last is not None:
+        if self.loop.last is not None and bool(torch.isfinite(self.loop.last.value)):
             metrics["loss"] = float(self.loop.last.value)
+        if self.loop.skipped:
+            metrics["skipped"] = float(self.loop.skipped)
         self.progress.curve.append({"step": float(self.progress.step), **metrics})
         sign = -1.0 if self.source.shape.kind == "regression" else 1.0
         best = self.progress.best_score

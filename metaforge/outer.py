@@ -153,13 +153,13 @@ class OuterLoop:
             names = [*self.optimizer.params, *self.optimizer.extra]
             tensors = [
                 name
-                for name, gradient in zip(names, gradients, strict=True)
-                if not bool(torch.isfinite(gradient).all())
+                for name, norm in zip(names, torch._foreach_norm(gradients), strict=True)
+                if not bool(torch.isfinite(norm))
             ]
             raise NumericError(
-                f"{self.where}, step {step}: the loss is finite but its gradient is not, in "
-                f"{', '.join(tensors)}. Lower inner.lr or the outer lr, or use on_nan: skip to "
-                "leave such steps out and count them"
+                f"{self.where}, step {step}: the loss is finite but its gradient or its norm is "
+                f"not, in {', '.join(tensors) or 'all tensors together'}. Lower inner.lr or the "
+                "outer lr, or use on_nan: skip to leave such steps out and count them"
             )
         bad = (~torch.isfinite(self.last.losses)).nonzero().flatten().tolist()
         if not bad:

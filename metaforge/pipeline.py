@@ -22,7 +22,7 @@ from metaforge.contracts import Params
 from metaforge.errors import Interrupted, MetaforgeError, PluginError
 from metaforge.evaluation import Evaluator
 from metaforge.recipe import ResolvedRecipe, load
-from metaforge.records import read_json, write_json
+from metaforge.records import load_tensors, read_json, write_json
 from metaforge.report import render_lines
 from metaforge.rundir import RunDir
 from metaforge.warm_start import warm_start
@@ -104,6 +104,7 @@ class _Run:
         else:
             write_json(path, env)
         parts = stages.Parts.build(self.recipe, context)
+        self.folder.refuse_other_data(parts.source.fingerprint)
         facts = {"run": str(self.folder.path), **stages.header(self.recipe, parts)}
         facts["set"] = ", ".join(f"{key} {value}" for key, value in self.resolved.changes.items())
         self.console.header(facts)
@@ -150,6 +151,7 @@ class _Run:
             "split": parts.recipe.evaluate.split,
             "task": stages.task_facts(parts),
             "steps": parts.recipe.condition.steps,
+            "meta_train": load_tensors(self.folder.artifacts / "theta_hat.safetensors")[1],
             "transductive": stages.is_transductive(parts),
             "inner": {"use": parts.recipe.inner.use, **parts.inner.describe()},
             "fits": stages.fit_facts(parts, facts),

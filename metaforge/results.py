@@ -90,7 +90,9 @@ def _weights(records: Records) -> dict[str, Any] | None:
     found = [r["weights"] for r in records if "weights" in r]
     if not found:
         return None
-    keys = [key for key, value in found[0].items() if isinstance(value, int | float)]
+    keys = dict.fromkeys(
+        key for w in found for key, value in w.items() if isinstance(value, int | float)
+    )
     return {
         key: statistics.summary([w[key] for w in found if w.get(key) is not None]) for key in keys
     }

@@ -89,6 +89,19 @@ class RunDir:
             file.flush()
             yield
 
+    def refuse_other_data(self, fingerprint: str) -> None:
+        """Note the data that the run began with; DataError if it resumes on others."""
+        path = self.artifacts / "data.json"
+        if not path.exists():
+            write_json(path, {"fingerprint": fingerprint})
+            return
+        before = read_json(path)["fingerprint"]
+        if before != fingerprint:
+            raise DataError(
+                f"{self.path}: its data have changed since it began (fingerprint {before[:12]}, "
+                f"now {fingerprint[:12]}): restore the data, or start a new run"
+            )
+
     def status(self, state: str, stage: str, **more: Any) -> None:
         write_json(
             self.path / "status.json",

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from metaforge.console import Console
 from metaforge.contracts import Params
+from metaforge.errors import NumericError
 from metaforge.metatrain import MetaTrainer, Progress
 from metaforge.records import load_tensors, save_tensors
 from metaforge.rundir import RunDir
@@ -74,6 +75,11 @@ def _train(
 
         trainer.run(lambda: _save(trainer, checkpoint), report)
     progress = trainer.progress
+    if progress.skipped == total > 0:
+        raise NumericError(
+            f"meta-training: none of the {total} steps had a finite loss and gradient, so nothing "
+            "was learned; lower inner.lr or meta_train.optimizer.lr"
+        )
     console.line(
         f"meta-train: best validation {progress.best_score:.4f} at step {progress.best_step}"
     )

@@ -82,6 +82,12 @@ def closing_lines(results: dict[str, Any], run_dir: Path) -> list[str]:
                 f"{name} over {runs['runs']} runs of {runs['targets_each']} targets: mean "
                 f"{figures['mean']:.4f}, sd over runs {figures['sd_over_runs']:.4f}"
             )
+    phase1 = results["meta_train"]
+    if phase1["skipped"]:
+        lines.append(
+            f"warning: {phase1['skipped']} of {phase1['steps']} meta-training steps were not "
+            "finite and were left out"
+        )
     if results["skipped_steps"]:
         lines.append(
             f"warning: {results['skipped_steps']} conditioning steps were not finite "

@@ -23,6 +23,7 @@ from metaforge.pipeline import resume
 from metaforge.recipe import load
 from metaforge.report import render_text
 from metaforge.warm_start import softmax_hint
+from metaforge_maml.algorithm import Maml
 
 SMALL = {
     "name": "small",
@@ -151,6 +152,44 @@ def test_runs_of_targets_are_the_papers_protocol():
 def test_a_diverging_inner_loop_stops_with_the_task_and_the_step():
     with pytest.raises(NumericError, match=r"task \d+ is not finite .*inner step"):
         run("inner.lr=1e30")
+
+
+def test_steps_that_are_not_finite_can_be_skipped_and_are_counted(monkeypatch):
+    losses = Maml.losses
+    calls = []
+
+    def sometimes(self, params, tasks, **kind):
+        calls.append(1)
+        found = losses(self, params, tasks, **kind)
+        return found * float("inf") if len(calls) % 20 == 0 else found
+
+    monkeypatch.setattr(Maml, "losses", sometimes)
+    results = run("on_nan=skip", "condition.steps=0")
+    assert results["meta_train"]["skipped"] == 3  # step 60's loss, of three, ends the curve
+    curve = [json.loads(line) for line in read(results["run_dir"], "metrics.jsonl").splitlines()]
+    assert "loss" not in curve[-1]
+    assert curve[-1]["skipped"] == 3
+    assert "3 of 60 meta-training steps" in render_text(results["run_dir"])
+
+
+def test_training_that_only_skips_is_no_baseline(monkeypatch):
+    losses = Maml.losses
+
+    def never(self, params, tasks, **kind):
+        return losses(self, params, tasks, **kind) * float("inf")
+
+    monkeypatch.setattr(Maml, "losses", never)
+    with pytest.raises(NumericError, match="none of the 60 steps"):
+        run("on_nan=skip")
+
+
+def test_other_data_are_not_resumed():
+    path = Path(run()["run_dir"])
+    resume(path)
+    note = path / "artifacts" / "data.json"
+    note.write_text(json.dumps({"fingerprint": "0" * 32}))
+    with pytest.raises(DataError, match="its data have changed since it began"):
+        resume(path)
 
 
 def test_other_code_is_not_resumed():

@@ -29,6 +29,27 @@ def test_constant_differences_have_no_p():
     assert statistics.paired([1.0, 2.0], [1.0, 2.0])["p"] is None
 
 
+def test_differences_that_are_constant_but_for_rounding_are_undefined():
+    b = np.array([0.2, 0.48, 0.52, 0.6, 0.36])
+    assert np.ptp((b + 0.04) - b) > 0
+    found = statistics.paired(b + 0.04, b)
+    assert (found["sd"], found["ci95"], found["p"]) == (0.0, None, None)
+    assert found["mean"] == pytest.approx(0.04)
+
+
+def test_ties_of_accuracies_count_as_ties():
+    """Sums of signed counts out of 25, enumerated exactly in whole numbers."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        a, b = rng.integers(10, 15, (2, 9))
+        d = a - b
+        if not np.ptp(d):
+            continue
+        sums = np.array([np.dot(signs, d) for signs in product([-1, 1], repeat=9)])
+        exact = (np.abs(sums) >= abs(d.sum())).mean()
+        assert statistics.paired(a / 25, b / 25)["p"] == pytest.approx(exact, abs=0.02)
+
+
 def test_p_matches_full_enumeration():
     d = np.array([0.3, -0.1, 0.4, 0.2, 0.5, -0.2, 0.35, 0.1])
     sums = np.array([np.dot(s, d) for s in product([-1, 1], repeat=len(d))])
