@@ -25,7 +25,7 @@ class R2d2(ClosedForm):
     loss is the mean squared error.
 
     The bias is one number for all outputs, so the softmax does not see it: on classification
-    its gradient is zero. It is theirs all the same, and regression uses it.
+    its gradient is zero and it stays as it is. Regression learns it.
     """
 
     name = "r2d2"
@@ -45,5 +45,8 @@ class R2d2(ClosedForm):
     def _calibration(self, params: Params) -> tuple[Tensor, Tensor]:
         return params["log_scale"].exp(), params["bias"]
 
-    def _task_losses(self, outputs: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+    def _task_losses(self, params: Params, outputs: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+        if not y.is_floating_point():
+            # makes the bias's gradient zero exactly: Adam would follow rounding noise
+            outputs = outputs - params["bias"]
         return losses.task_losses(outputs, y, mask)
