@@ -1,9 +1,10 @@
-"""A meta-gradient step of ``ls`` and ``r2d2`` against the five matrix products that it cannot
-do without.
+"""A meta-gradient step of ``ls`` and ``r2d2`` against five matrix products and a plain loop.
 
-The floor is the products of the feature map alone, on all support and query rows of the
-meta-batch: two forward, three backward (none for the gradient in the inputs). The loop is what
-one writes without a library: task by task, autograd through ``torch.linalg.solve``.
+The five are the products of the feature map alone, on all support and query rows of the
+meta-batch: two forward, three backward (none for the gradient in the inputs). That is the
+floor for whatever forms the features of every row; ``ls`` forms the support's alone and takes
+the queries through the second layer by their task's head, which is why it can beat it. The
+loop is what one writes without a library: task by task, autograd through ``torch.linalg.solve``.
 """
 
 from __future__ import annotations
@@ -24,8 +25,6 @@ from metaforge_ls.r2d2 import R2d2
 
 WIDTH, WAYS, QUERIES, BATCH = 640, 5, 15, 12
 FLOOR = "floor: five matrix products"
-#: A step may take this many times the floor's time.
-LIMIT = 1.35
 
 
 def rows() -> list[Row]:
@@ -53,7 +52,8 @@ def _row(shots: int) -> Row:
             "metaforge r2d2": _step(r2d2, _theta(r2d2, shape), tasks),
         },
         peer=FLOOR,
-        target={"metaforge ls": 1 / LIMIT} if shots == 5 else {},
+        # no slower than the floor: 0.95 leaves room for timing noise
+        target={"metaforge ls": 0.95, "metaforge r2d2": 0.95},
         note=f"meta-batch {BATCH}, {WAYS}-way {QUERIES}-query",
         rounds=31,
         least_seconds=0.1,

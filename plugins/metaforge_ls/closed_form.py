@@ -13,8 +13,8 @@ from metaforge.errors import PluginError
 from metaforge.tasks import TaskBatch, TaskShape
 from metaforge_ls.exported import AdaptedHead
 from metaforge_ls.options import MapOptions
-from metaforge_ls.residual_map import draw, normalize_, psi
-from metaforge_ls.ridge import dual_coefficients, support_gram
+from metaforge_ls.residual_map import draw, normalize_, psi, psi_products
+from metaforge_ls.ridge import ridge_weights
 
 
 class ClosedForm(InnerAlgorithm):
@@ -25,8 +25,8 @@ class ClosedForm(InnerAlgorithm):
 
     theta holds ``w0`` [p, h] and ``w1`` [h, p] of psi (``metaforge_ls.residual_map``), and the
     scalars that a subclass names. They serve any number of classes and shots, so ``losses`` and
-    ``predict`` need no ``init`` before them. Computed in theta's precision, on all tasks at
-    once: one matrix product a layer for all rows, one batched factorisation.
+    ``predict`` need no ``init`` before them. The features are as many as the inputs, which
+    suits embeddings. Computed in theta's precision, on all tasks at once.
 
     Raises ``PluginError`` for parameters that are missing or do not fit the inputs.
     """
@@ -74,10 +74,7 @@ class ClosedForm(InnerAlgorithm):
 
     def adapt(self, params: Params, support: TaskBatch, *, noise: Tree = None) -> Tree:
         """``{"head": [B, p, o]}``: W(D) of each task."""
-        support = self._fitting(params, support)
-        x = self._features(params, support, [support.support_x], [support.support_mask])
-        gram = support_gram(x, x.shape[1])
-        return {"head": torch.bmm(x.mT, self._coefficients(params, support, gram))}
+        return {"head": self._heads(params, self._fitting(params, support)).mT}
 
     @torch.no_grad()
     def export(self, params: Params, support: TaskBatch) -> nn.Module:
@@ -99,16 +96,14 @@ class ClosedForm(InnerAlgorithm):
     def diagnose(self, params: Params, tasks: TaskBatch) -> str | None:
         tasks = self._fitting(params, tasks)
         assert tasks.query_x is not None
-        support = self._features(params, tasks, [tasks.support_x], [tasks.support_mask])
-        gram = support_gram(support, support.shape[1])
+        support = self._support_features(params, tasks)
         stages = {
             **params,
             "support inputs": tasks.support_x[tasks.support_mask > 0],
             "query inputs": tasks.query_x[tasks.query_mask > 0],
             "support features": support,
-            "query features": self._features(params, tasks, [tasks.query_x], [tasks.query_mask]),
-            "support Gram matrix": gram,
-            "dual coefficients": self._coefficients(params, tasks, gram),
+            "support Gram matrix": torch.bmm(support, support.mT),
+            "head": self._heads(params, tasks),
             "outputs": self._outputs(params, tasks, tasks.query_x, tasks.query_mask),
             "query loss": self.losses(params, tasks),
         }
@@ -119,32 +114,31 @@ class ClosedForm(InnerAlgorithm):
         return {"order": self.order, **self.options.model_dump(exclude_none=True)}
 
     def _outputs(self, params: Params, support: TaskBatch, query_x: Tensor, mask: Tensor) -> Tensor:
-        """[B, Q, o], with the products of queries and support in the place of W."""
-        sizes = [support.support_x.shape[1], query_x.shape[1]]
-        rows = self._features(
-            params, support, [support.support_x, query_x], [support.support_mask, mask]
-        )
-        gram, cross = support_gram(rows, sizes[0]).split(sizes, 1)
-        outputs = torch.bmm(cross, self._coefficients(params, support, gram))
+        """[B, Q, o]: the adapted predictors' answers."""
+        heads = self._heads(params, support)
+        x = self._inputs(query_x, mask, self._normalizes(support))
+        outputs = psi_products(x, params["w0"], params["w1"], heads)
         if (calibration := self._calibration(params)) is None:
             return outputs
         scale, bias = calibration
         return scale * outputs + bias
 
-    def _features(
-        self, params: Params, tasks: TaskBatch, parts: list[Tensor], masks: list[Tensor]
-    ) -> Tensor:
-        """[B, n, p]: psi of the rows of all parts; zero for padding."""
-        x, mask = torch.cat(parts, 1), torch.cat(masks, 1)
-        x = x.masked_fill_(_padding(x, mask), 0.0).flatten(2).flatten(0, 1)
-        if self._normalizes(tasks):
-            x = normalize_(x)
-        return psi(x, params["w0"], params["w1"]).unflatten(0, mask.shape)
-
-    def _coefficients(self, params: Params, support: TaskBatch, gram: Tensor) -> Tensor:
-        y = targets(support.support_y, support.outputs, gram.dtype)
+    def _heads(self, params: Params, support: TaskBatch) -> Tensor:
+        """[B, o, p]: W(D) transposed."""
+        x = self._support_features(params, support)
+        y = targets(support.support_y, support.outputs, x.dtype)
         y = y.masked_fill(_padding(y, support.support_mask), 0.0)
-        return dual_coefficients(gram, y, self._ridge(params))
+        return ridge_weights(x, y, self._ridge(params))
+
+    def _support_features(self, params: Params, support: TaskBatch) -> Tensor:
+        """[B, S, p]; zero for padding."""
+        x = self._inputs(support.support_x, support.support_mask, self._normalizes(support))
+        return psi(x.flatten(0, 1), params["w0"], params["w1"]).unflatten(0, x.shape[:2])
+
+    def _inputs(self, x: Tensor, mask: Tensor, normalize: bool) -> Tensor:
+        """[B, n, p]: what psi takes, from raw inputs [B, n, *x]; zero for padding."""
+        x = x.masked_fill(_padding(x, mask), 0.0).flatten(2)
+        return normalize_(x) if normalize else x
 
     def _normalizes(self, tasks: TaskBatch) -> bool:
         return self.options.normalize and not tasks.is_regression
