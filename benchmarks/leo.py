@@ -132,42 +132,19 @@ def task_loss(
     x, y, ways = task.support_x[0], task.support_y[0], task.outputs
     dropouts = iter(() if noise is None else noise.get("dropout_support", ()))
 
-    def drop(inputs: Tensor, factor: Tensor | None) -> Tensor:
-        return inputs if factor is None else inputs * factor
-
-    def sample(parameters: Tensor, offset: float, normal: Tensor | None) -> tuple[Tensor, Tensor]:
-        mean, u = parameters.chunk(2, -1)
-        if normal is None:
-            return mean, mean.new_zeros(())
-        std = torch.clamp(torch.exp(u) - (1 - offset), min=1e-10)
-        # (z - mean) / std is the normal number itself, without the rounding
-        value = mean + std * normal
-        return value, (value**2 / 2 - normal**2 / 2 - std.log()).mean()
-
     def logits(inputs: Tensor, weights: Tensor) -> Tensor:
         each = inputs @ weights.T
         return torch.stack([each[:, y == c].mean(1) for c in range(ways)], 1)
 
     def support_loss(weights: Tensor) -> Tensor:
-        return F.cross_entropy(logits(drop(x, next(dropouts, None)), weights), y, reduction="sum")
+        return F.cross_entropy(logits(_drop(x, next(dropouts, None)), weights), y, reduction="sum")
 
     def decode(codes: Tensor, call: int) -> Tensor:
         normal = None if noise is None else noise["decoder"][call]
         offset = math.sqrt(2 / (ways + x.shape[1]))
-        return sample(codes @ theta["leo.decoder.linear.w"], offset, normal)[0]
+        return _sample(codes @ theta["leo.decoder.linear.w"], offset, normal)[0]
 
-    encoded = (
-        drop(x, noise.get("dropout_encoder") if noise else None) @ theta["leo.encoder.linear.w"]
-    )
-    n = len(encoded)
-    pairs = torch.cat([encoded[:, None].expand(n, n, -1), encoded[None].expand(n, n, -1)], -1)
-    for i in range(3):
-        pairs = pairs @ theta[f"leo.relation_network.mlp.linear_{i}.w"]
-        pairs = pairs if i == 2 else torch.relu(pairs)
-    related = pairs.mean(1)
-    of_class = torch.stack([related[y == c].mean(0) for c in range(ways)])[y]
-    start, kl = sample(of_class, 0.0, noise["latents"] if noise else None)
-
+    start, kl = _codes(theta, x, y, ways, noise or {})
     codes, weights = start, decode(start, 0)
     value = support_loss(weights)
     for call in range(options.inner_unroll_length):
@@ -175,19 +152,49 @@ def task_loss(
         codes = codes - theta["leo.leo_inner.lr"][0] * gradient
         weights = decode(codes, call + 1)
         value = support_loss(weights)
-    decoded, decoded_loss = weights, value / n
+    decoded, decoded_loss = weights, value / len(x)
     for step in range(options.finetuning_unroll_length):
         gradient = torch.autograd.grad(value, weights, create_graph=True)[0]
         weights = weights - theta["leo.finetuning.lr"][0] * gradient
         if step + 1 < options.finetuning_unroll_length:
             value = support_loss(weights)
 
-    queries = drop(task.query_x[0], noise.get("dropout_query") if noise else None)
+    queries = _drop(task.query_x[0], noise.get("dropout_query") if noise else None)
     outputs = logits(queries, weights)
     query_loss = F.cross_entropy(outputs, task.query_y[0])
     moved = ((start - codes.detach()) ** 2).mean() * (noise is not None)
     loss = query_loss + options.kl_weight * kl + options.encoder_penalty_weight * moved
     return Parts(loss, query_loss, kl, moved, start, decoded_loss, decoded, outputs)
+
+
+def _codes(
+    theta: Mapping[str, Tensor], x: Tensor, y: Tensor, ways: int, noise: Mapping[str, Tensor]
+) -> tuple[Tensor, Tensor]:
+    """A code [S, l] for each support row, from every pair of rows; and their KL."""
+    encoded = _drop(x, noise.get("dropout_encoder")) @ theta["leo.encoder.linear.w"]
+    n = len(encoded)
+    pairs = torch.cat([encoded[:, None].expand(n, n, -1), encoded[None].expand(n, n, -1)], -1)
+    for i in range(3):
+        pairs = pairs @ theta[f"leo.relation_network.mlp.linear_{i}.w"]
+        pairs = pairs if i == 2 else torch.relu(pairs)
+    related = pairs.mean(1)
+    of_class = torch.stack([related[y == c].mean(0) for c in range(ways)])[y]
+    return _sample(of_class, 0.0, noise.get("latents"))
+
+
+def _drop(inputs: Tensor, factor: Tensor | None) -> Tensor:
+    return inputs if factor is None else inputs * factor
+
+
+def _sample(parameters: Tensor, offset: float, normal: Tensor | None) -> tuple[Tensor, Tensor]:
+    """A sample from the distribution that the halves (mean, u) give, and its KL; or the mean."""
+    mean, u = parameters.chunk(2, -1)
+    if normal is None:
+        return mean, mean.new_zeros(())
+    std = torch.clamp(torch.exp(u) - (1 - offset), min=1e-10)
+    # (z - mean) / std is the normal number itself, without the rounding
+    value = mean + std * normal
+    return value, (value**2 / 2 - normal**2 / 2 - std.log()).mean()
 
 
 def penalty(theta: Mapping[str, Tensor], options: LeoOptions) -> Tensor:

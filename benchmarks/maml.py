@@ -96,7 +96,7 @@ def _tasks(shape: TaskShape, batch: int) -> TaskBatch:
 
 
 def _learn2learn(module: nn.Module, tasks: TaskBatch, steps: int, order: int) -> Any:
-    maml = peer.library().algorithms.MAML(module, lr=LR, first_order=order == 1)
+    maml = peer.load().algorithms.MAML(module, lr=LR, first_order=order == 1)
     loss = nn.CrossEntropyLoss()
 
     def step() -> list[Tensor]:

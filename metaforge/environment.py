@@ -125,6 +125,11 @@ def made_by(run_dir: Path) -> str:
     return f"this run was made with: {', '.join(served)}"
 
 
+def optional_versions() -> dict[str, str | None]:
+    """Versions of the packages that single components run on, for cache keys."""
+    return {package.name: _version(package.name) for package in OPTIONAL}
+
+
 def _version(package: str) -> str | None:
     try:
         return metadata.version(package)

@@ -109,6 +109,7 @@ class Parts:
         inputs = {
             "engine": environment.engine_digest(),
             "torch": torch.__version__,
+            "optional": environment.optional_versions(),
             "threads": torch.get_num_threads(),
             "device": self.context.device,
             "fingerprint": self.source.fingerprint,

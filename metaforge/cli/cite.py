@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import click
 
-#: The method that phases 2 and 3 are.
-METHOD = """\
-@inproceedings{wang2020structured,
-  title     = {Structured Prediction for Conditional Meta-Learning},
-  author    = {Wang, Ruohan and Demiris, Yiannis and Ciliberto, Carlo},
-  booktitle = {Advances in Neural Information Processing Systems},
-  volume    = {33},
-  year      = {2020}
-}"""
+from metaforge.citations import WANG2020
 
 
 @click.command(short_help="Print BibTeX for what a recipe uses.")
@@ -23,7 +15,7 @@ def command(recipe: str, overrides: tuple[str, ...]) -> None:
     from metaforge.recipe import load
 
     chosen = load(recipe, overrides, check=False).chosen
-    entries = [METHOD, *(entry for choice in chosen for entry in choice.component.cites)]
+    entries = [WANG2020, *(entry for choice in chosen for entry in choice.component.cites)]
     click.echo("\n\n".join({_key(entry): entry.strip() for entry in entries}.values()))
 
 

@@ -5,23 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from metaforge.citations import ARNOLD2020, FINN2017
 from metaforge.components import Component
 from metaforge.hookspecs import hookimpl
-
-_LEARN2LEARN = """@article{arnold2020learn2learn,
-  title = {learn2learn: A Library for Meta-Learning Research},
-  author = {Arnold, S{\\'e}bastien M. R. and Mahajan, Praateek and Datta, Debajyoti and
-            Bunner, Ian and Zarkias, Konstantinos Saitas},
-  journal = {arXiv preprint arXiv:2008.12284},
-  year = {2020}
-}"""
-
-_MAML = """@inproceedings{finn2017model,
-  title = {Model-Agnostic Meta-Learning for Fast Adaptation of Deep Networks},
-  author = {Finn, Chelsea and Abbeel, Pieter and Levine, Sergey},
-  booktitle = {International Conference on Machine Learning},
-  year = {2017}
-}"""
 
 _META_SGD = """@article{li2017meta,
   title = {Meta-{SGD}: Learning to Learn Quickly for Few-Shot Learning},
@@ -61,7 +47,7 @@ def metaforge_inner_algorithms() -> Sequence[Component]:
             target="metaforge_learn2learn.algorithm:Learn2learn",
             options="metaforge_learn2learn.options:Learn2learnOptions",
             summary="learn2learn's MAML, MetaSGD and GBML, on all of a model or its head (ANIL)",
-            cites=(_LEARN2LEARN, _MAML, _META_SGD, _ANIL, _META_CURVATURE, _KRONECKER),
+            cites=(ARNOLD2020, FINN2017, _META_SGD, _ANIL, _META_CURVATURE, _KRONECKER),
             check="metaforge_learn2learn.peer:missing",
         )
     ]

@@ -68,7 +68,7 @@ class Learn2learn(Taskwise):
         if self.given:
             self.order = self._own_order()
         else:
-            peer.library()
+            peer.load()
 
     def _own_order(self) -> Any:
         """The order of a learner that was given, which its options must not gainsay."""

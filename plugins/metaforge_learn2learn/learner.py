@@ -49,7 +49,7 @@ def _wrap(
 ) -> tuple[nn.Module, dict[str, str]]:
     """The learner, and theta's names for what it learns besides the module's parameters, whose
     names in theta are ``titles``."""
-    algorithms = peer.library().algorithms
+    algorithms = peer.load().algorithms
     if options.algorithm == "MAML":
         return algorithms.MAML(module, lr=options.lr), {}
     if options.algorithm == "MetaSGD":
@@ -68,10 +68,10 @@ def _wrap(
 
 def _transform(name: str | None) -> Any:
     """What makes GBML's transform of one parameter's gradient."""
-    library = peer.library()
-    make = library.optim.MetaCurvatureTransform
+    package = peer.load()
+    make = package.optim.MetaCurvatureTransform
     if name == "kronecker":
-        make = library.optim.KroneckerTransform(library.nn.KroneckerLinear)
+        make = package.optim.KroneckerTransform(package.nn.KroneckerLinear)
 
     def transform(parameter: Tensor) -> nn.Module:
         try:

@@ -24,7 +24,7 @@ def missing(options: Options, context: Context) -> list[str]:
     return [LEARN2LEARN.missing] if LEARN2LEARN.missing else []
 
 
-def library() -> Any:
+def load() -> Any:
     """The package learn2learn, its ``algorithms``, ``optim`` and ``nn`` imported.
 
     The whole package needs gym, torchvision, requests and more, which these do not use;

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from metaforge.citations import WANG2020
 from metaforge.components import Component
 from metaforge.hookspecs import hookimpl
-
-_LS = """@inproceedings{wang2020structured,
-  title = {Structured Prediction for Conditional Meta-Learning},
-  author = {Wang, Ruohan and Demiris, Yiannis and Ciliberto, Carlo},
-  booktitle = {Advances in Neural Information Processing Systems},
-  year = {2020}
-}"""
 
 _R2D2 = """@inproceedings{bertinetto2019meta,
   title = {Meta-Learning with Differentiable Closed-Form Solvers},
@@ -32,7 +26,7 @@ def metaforge_inner_algorithms() -> Sequence[Component]:
             target="metaforge_ls.ls:Ls",
             options="metaforge_ls.options:LsOptions",
             summary="ridge regression on learned features, squared error outside (LS Meta-Learn)",
-            cites=(_LS,),
+            cites=(WANG2020,),
         ),
         Component(
             kind="inner_algorithm",

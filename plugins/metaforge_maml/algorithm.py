@@ -56,7 +56,7 @@ class Maml(InnerAlgorithm):
         self.shape: TaskShape | None = None
         self.backend: Backend | None = None
         if options.backend == "learn2learn":
-            peer.library()
+            peer.load()
 
     def init(self, shape: TaskShape, generator: torch.Generator) -> Params:
         module, found = modules.prepare(

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from metaforge.citations import FINN2017
 from metaforge.components import Component
 from metaforge.hookspecs import hookimpl
 
-FINN2017 = """@inproceedings{finn2017model,
-  title     = {Model-Agnostic Meta-Learning for Fast Adaptation of Deep Networks},
-  author    = {Finn, Chelsea and Abbeel, Pieter and Levine, Sergey},
-  booktitle = {International Conference on Machine Learning},
-  year      = {2017}
-}"""
 VUORIO2019 = """@inproceedings{vuorio2019multimodal,
   title     = {Multimodal Model-Agnostic Meta-Learning via Task-Aware Modulation},
   author    = {Vuorio, Risto and Sun, Shao-Hua and Hu, Hexiang and Lim, Joseph J.},

@@ -7,15 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from metaforge.citations import WANG2020
 from metaforge.components import Component
 from metaforge.hookspecs import hookimpl
 
-WANG2020 = """@inproceedings{wang2020structured,
-  title     = {Structured Prediction for Conditional Meta-Learning},
-  author    = {Wang, Ruohan and Demiris, Yiannis and Ciliberto, Carlo},
-  booktitle = {Advances in Neural Information Processing Systems},
-  year      = {2020}
-}"""
 KENDALL2018 = """@inproceedings{kendall2018multi,
   title     = {Multi-Task Learning Using Uncertainty to Weigh Losses for Scene Geometry
                and Semantics},

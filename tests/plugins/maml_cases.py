@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from metaforge.components import Context
 from metaforge.contracts import Model
@@ -48,6 +48,19 @@ class Tanh(Model):
         for value in module.parameters():
             nn.init.uniform_(value, -0.5, 0.5, generator=generator)
         return module
+
+
+class PartlyUsed(nn.Module):
+    """9 inputs, 3 outputs, float64; one layer is not used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.body, self.spare, self.output = nn.Linear(9, 4), nn.Linear(2, 2), nn.Linear(4, 3)
+        self.double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.output(torch.tanh(self.body(x)))
 
 
 def maml(model: str | Model | nn.Module, *, context: Context = CONTEXT, **options: Any) -> Maml:

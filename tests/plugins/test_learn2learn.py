@@ -22,7 +22,7 @@ from metaforge.testing.inner_algorithms import meta_gradient, toy_tasks
 from metaforge_learn2learn import peer
 from metaforge_learn2learn.options import Learn2learnOptions
 from tests.plugins.learn2learn_cases import ALGORITHMS, NEEDS_LEARN2LEARN, made, started
-from tests.plugins.maml_cases import CONTEXT, IMAGES, WIDE, Tanh
+from tests.plugins.maml_cases import CONTEXT, IMAGES, WIDE, PartlyUsed, Tanh
 
 EACH = pytest.mark.parametrize("algorithm", ALGORITHMS)
 
@@ -140,7 +140,7 @@ class Scaled(nn.Module):
         return self.net(x)
 
     def clone(self) -> Scaled:
-        made = type(self)(peer.library().clone_module(self.net), None, self.first_order)
+        made = type(self)(peer.load().clone_module(self.net), None, self.first_order)
         made.scale = nn.functional.softplus(self.rate)
         return made
 
@@ -148,12 +148,12 @@ class Scaled(nn.Module):
         values = list(self.net.parameters())
         found = torch.autograd.grad(loss, values, create_graph=not self.first_order)
         updates = [-self.scale * g for g in found]
-        peer.library().utils.update_module(self.net, updates)
+        peer.load().utils.update_module(self.net, updates)
 
 
 def learners() -> dict[str, Any]:
-    library = peer.library()
-    algorithms, optim = library.algorithms, library.optim
+    package = peer.load()
+    algorithms, optim = package.algorithms, package.optim
     torch.manual_seed(0)
     rate = nn.Parameter(torch.tensor(-0.5, dtype=torch.float64))
     return {
@@ -291,30 +291,17 @@ def test_an_export_that_would_not_predict_as_adapted_is_refused() -> None:
 # -- any module ----------------------------------------------------------------------
 
 
-class Spare(nn.Module):
-    """One layer is not used."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.body, self.spare, self.output = nn.Linear(9, 4), nn.Linear(2, 2), nn.Linear(4, 3)
-        self.double()
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.output(torch.tanh(self.body(x)))
-
-
 @NEEDS_LEARN2LEARN
 @EACH
 def test_unused_and_frozen_parameters_are_named_with_the_option_that_allows_them(
     algorithm: str,
 ) -> None:
     options = {"steps": 2, **ALGORITHMS[algorithm]}
-    given = Spare()
+    given = PartlyUsed()
     given.output.bias.requires_grad_(False)
     with pytest.raises(PluginError) as caught:
         started(given, WIDE, **options)
-    words = ("learn2learn: Spare", "frozen: output.bias", "spare.bias, spare.weight")
+    words = ("learn2learn: PartlyUsed", "frozen: output.bias", "spare.bias, spare.weight")
     assert all(word in str(caught.value) for word in (*words, "allow_unused: true"))
 
     inner, params = started(given, WIDE, allow_unused=True, **options)
@@ -327,7 +314,7 @@ def test_unused_and_frozen_parameters_are_named_with_the_option_that_allows_them
 
 @NEEDS_LEARN2LEARN
 def test_a_head_that_is_frozen_cannot_adapt() -> None:
-    given = Spare()
+    given = PartlyUsed()
     given.output.requires_grad_(False)
     with pytest.raises(PluginError, match="'output' has no parameter left to adapt"):
         started(given, WIDE, allow_unused=True, adapt="head")

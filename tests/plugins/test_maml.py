@@ -20,7 +20,7 @@ from metaforge.testing.inner_algorithms import fresh_parameters, meta_gradient, 
 from metaforge_learn2learn import peer
 from metaforge_maml.algorithm import Maml
 from metaforge_maml.options import MamlOptions, missing
-from tests.plugins.maml_cases import CONTEXT, IMAGES, WIDE, Tanh, maml, started
+from tests.plugins.maml_cases import CONTEXT, IMAGES, WIDE, PartlyUsed, Tanh, maml, started
 
 BACKENDS = pytest.mark.parametrize("backend", ["vectorized", "learn2learn"])
 
@@ -236,17 +236,6 @@ def test_a_chain_that_computes_something_else_is_no_closed_form(change: Any) -> 
     assert started(layers, WIDE)[0].describe()["implementation"] in ("vmap", "loop")
 
 
-class PartlyUsed(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.body, self.spare, self.output = nn.Linear(9, 4), nn.Linear(2, 2), nn.Linear(4, 3)
-        self.double()
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.output(torch.tanh(self.body(x)))
-
-
 @BACKENDS
 def test_unused_and_frozen_parameters_are_named_with_the_option_that_allows_them(
     backend: str,
@@ -393,7 +382,7 @@ def test_learn2learns_algorithms_import_without_its_other_dependencies(
     for name in [name for name in sys.modules if name.partition(".")[0] == "learn2learn"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "learn2learn.vision", None)  # its import now fails
-    assert peer.library().algorithms.MAML.__name__ == "MAML"
+    assert peer.load().algorithms.MAML.__name__ == "MAML"
     assert missing(MamlOptions(backend="learn2learn"), Context()) == []
 
 

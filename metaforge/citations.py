@@ -1,0 +1,27 @@
+"""BibTeX of works that more than one built-in component cites. Torch-free."""
+
+from __future__ import annotations
+
+#: The method that phases 2 and 3 are.
+WANG2020 = """@inproceedings{wang2020structured,
+  title = {Structured Prediction for Conditional Meta-Learning},
+  author = {Wang, Ruohan and Demiris, Yiannis and Ciliberto, Carlo},
+  booktitle = {Advances in Neural Information Processing Systems},
+  volume = {33},
+  year = {2020}
+}"""
+
+FINN2017 = """@inproceedings{finn2017model,
+  title = {Model-Agnostic Meta-Learning for Fast Adaptation of Deep Networks},
+  author = {Finn, Chelsea and Abbeel, Pieter and Levine, Sergey},
+  booktitle = {International Conference on Machine Learning},
+  year = {2017}
+}"""
+
+ARNOLD2020 = """@article{arnold2020learn2learn,
+  title = {learn2learn: A Library for Meta-Learning Research},
+  author = {Arnold, S{\\'e}bastien M. R. and Mahajan, Praateek and Datta, Debajyoti and
+            Bunner, Ian and Zarkias, Konstantinos Saitas},
+  journal = {arXiv preprint arXiv:2008.12284},
+  year = {2020}
+}"""
