@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from metaforge import losses
+from metaforge import losses, workers
 from metaforge.arms import BankFacts, build_arms
 from metaforge.conditioning import Arm, Conditioner
 from metaforge.contracts import InnerAlgorithm, Params
@@ -48,20 +48,22 @@ class Evaluator:
         bank: BankFacts,
         scores: TargetScores | None,
         split: str,
+        workers: int = 1,
     ):
+        self.workers = workers
         self.recipe, self.source, self.inner, self.split = recipe, source, inner, split
         self.bank, self.scores = bank, scores
         self.record_at = recorded_steps(recipe)
         self.conditioner = Conditioner(recipe, source, inner, theta_hat)
 
-    def run(
-        self, target_ids: range, done: int = 0, tick: Callable[[], None] = lambda: None
-    ) -> Iterator[Evaluated]:
+    def run(self, target_ids: range, done: int = 0) -> Iterator[Evaluated]:
         """The targets of ``target_ids`` from position ``done`` on, in order."""
         groups = self.source.groups(self.split, target_ids).tolist()
-        for position in range(done, len(target_ids)):
-            yield self._target(position, target_ids[position], groups[position])
-            tick()
+
+        def evaluate(position: int) -> Evaluated:
+            return self._target(position, target_ids[position], groups[position])
+
+        return workers.ordered(evaluate, range(done, len(target_ids)), self.workers)
 
     def _target(self, position: int, target_id: int, group: int) -> Evaluated:
         target = unpadded(self.source.batch(self.split, [target_id]))

@@ -125,7 +125,14 @@ class _Run:
         done = len(records.records)
         scores = parts.score(settings.split, targets) if done < len(targets) else None
         evaluator = Evaluator(
-            parts.recipe, parts.source, parts.inner, theta_hat, facts, scores, settings.split
+            parts.recipe,
+            parts.source,
+            parts.inner,
+            theta_hat,
+            facts,
+            scores,
+            settings.split,
+            parts.workers,
         )
         with self.console.stage("targets", len(targets), done) as advance:
             for evaluated in evaluator.run(targets, done):

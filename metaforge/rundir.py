@@ -19,13 +19,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from metaforge.errors import DataError
 from metaforge.records import Lines, read_json, write_atomic, write_json
 
 if TYPE_CHECKING:
     from metaforge.recipe import ResolvedRecipe
+
+#: Lock files this process holds. A fork would share them and keep a folder locked after its
+#: holder's death, so children let go of them.
+_held: set[IO[str]] = set()
+
+
+def _let_go() -> None:
+    for file in _held:
+        file.close()
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 class RunDir:
@@ -87,7 +100,11 @@ class RunDir:
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()
-            yield
+            _held.add(file)
+            try:
+                yield
+            finally:
+                _held.discard(file)
 
     def refuse_other_data(self, fingerprint: str) -> None:
         """Note the data that the run began with; DataError if it resumes on others."""

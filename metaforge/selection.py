@@ -96,7 +96,14 @@ def _mean_scores(
     first = recipe.meta_train.validation_targets
     targets = range(first, first + parts.recipe.select.targets)
     evaluator = Evaluator(
-        recipe, parts.source, parts.inner, theta_hat, facts, trial.score("val", targets), "val"
+        recipe,
+        parts.source,
+        parts.inner,
+        theta_hat,
+        facts,
+        trial.score("val", targets),
+        "val",
+        parts.workers,
     )
     records = [evaluated.record for evaluated in evaluator.run(targets)]
     at = records[0]["steps"]

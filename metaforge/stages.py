@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metaforge import environment, registry, scoring, seeding
+from metaforge import environment, registry, scoring, seeding, workers
 from metaforge.arms import BankFacts, check_groups, uncertainty_control
 from metaforge.components import Context
 from metaforge.contracts import InnerAlgorithm, Params
@@ -51,6 +51,10 @@ class Parts:
     def with_recipe(self, recipe: Recipe) -> Parts:
         """The same data and inner algorithm under other kernel, weighting or conditioning."""
         return Parts(recipe, self.context, self.source, self.inner, self.theta)
+
+    @cached_property
+    def workers(self) -> int:
+        return workers.count(self.recipe, self.context.device)
 
     @cached_property
     def bank_groups(self) -> Tensor:
@@ -157,8 +161,8 @@ def header(recipe: Recipe, parts: Parts) -> dict[str, str]:
         "condition": _words(_changed(recipe.condition)) or "defaults",
         "evaluate": f"{recipe.evaluate.runs} x {recipe.evaluate.targets} targets of "
         f"{recipe.evaluate.split}, controls: {', '.join(recipe.evaluate.controls) or 'none'}",
-        "device": f"{parts.context.device}, {recipe.precision}, {torch.get_num_threads()} threads, "
-        f"seed {recipe.seed}",
+        "device": f"{parts.context.device}, {recipe.precision}, "
+        f"threads {torch.get_num_threads()}, workers {parts.workers}, seed {recipe.seed}",
     }
 
 

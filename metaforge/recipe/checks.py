@@ -82,6 +82,11 @@ def _evaluation(recipe: Recipe) -> Found:
             "target_only needs a target term, and condition.beta2 is 0: raise beta2 or "
             "remove the control",
         )
+    if (evaluate.workers or 1) > 1 and recipe.threads != 1:
+        yield (
+            ("evaluate", "workers"),
+            "workers compute on one thread each: set threads: 1, or workers: 1",
+        )
     twice = [name for name in set(evaluate.controls) if evaluate.controls.count(name) > 1]
     if twice:
         yield ("evaluate", "controls"), f"{sorted(twice)[0]} is listed twice"

@@ -121,6 +121,11 @@ class Evaluate(Section):
     without_target_term: bool = Field(
         False, description="run SP and the bank controls at beta2 = 0 too"
     )
+    workers: PositiveInt | None = Field(
+        None,
+        description="processes that share the targets, same bits for any number; default: "
+        "one a core (at most 8) on the CPU with threads: 1, else 1",
+    )
 
 
 def _device_name(name: str) -> str:
