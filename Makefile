@@ -18,12 +18,15 @@ venv: $(VENV)/.installed
 
 # learn2learn comes last and without its dependencies, which would drag in an old numpy.
 # It needs a C compiler; without it everything but the learn2learn backend works.
+# An editable install is not compiled by pip, and some machines never write bytecode by
+# themselves: every command would compile the source anew.
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "metaforge needs Python 3.11 or later: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet -c constraints.txt -e ".[dev,unrolled]"
 	$(PIP) install --quiet --no-deps "learn2learn==0.2.0" --config-settings="--build-option=build_ext" \
 	  || echo "learn2learn could not be built (a C compiler is needed): its backend will be missing"
+	$(BIN)/python -m compileall -q metaforge plugins
 	@touch $@
 
 demo: venv

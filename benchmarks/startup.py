@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -31,5 +32,11 @@ def rows() -> list[Row]:
 
 
 def _process(*arguments: str) -> Callable[[], None]:
+    """With bytecode, as an installed package has it, whatever this machine's setting."""
     command = [sys.executable, *arguments]
-    return lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL) and None
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+
+    def call() -> None:
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
+
+    return call
