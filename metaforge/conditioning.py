@@ -17,7 +17,7 @@ from torch import Tensor
 
 from metaforge import seeding
 from metaforge.contracts import InnerAlgorithm, Params
-from metaforge.metatrain import LearnedWeighting
+from metaforge.metatrain import LearnedWeighting, WarmStart
 from metaforge.optimizers import OuterOptimizer
 from metaforge.outer import OuterLoop, StepLoss
 from metaforge.recipe.schema import Condition, Recipe
@@ -87,10 +87,8 @@ def draw(recall: Recall, settings: Condition, key: int) -> Draws:
 class Conditioner:
     """Conditions one target along one arm; ``evaluate`` is called at the recorded steps."""
 
-    def __init__(
-        self, recipe: Recipe, source: TaskSource, inner: InnerAlgorithm, theta_hat: Params
-    ):
-        self.recipe, self.source, self.inner, self.theta_hat = recipe, source, inner, theta_hat
+    def __init__(self, recipe: Recipe, source: TaskSource, inner: InnerAlgorithm, start: WarmStart):
+        self.recipe, self.source, self.inner, self.start = recipe, source, inner, start
 
     def run(
         self,
@@ -126,12 +124,15 @@ class _TargetRun:
         self._noise_stream = ("condition/noise", target_id)
         self._own_term = self.target.support_as_query()
         learned = arm.recall.learned
+        start = self.conditioner.start
         self.optimizer = OuterOptimizer(
-            self.conditioner.theta_hat,
+            start.theta,
             recipe.condition.optimizer,
             learned.parameters if learned else None,
             learned.weighting.learning_rate if learned else 0.0,
         )
+        if recipe.condition.optimizer_state == "meta-train":
+            self.optimizer.carry_on(start.rule)
         self.loop = OuterLoop(
             self.optimizer,
             self.inner,

@@ -16,6 +16,7 @@ from metaforge.arms import BankFacts, build_arms
 from metaforge.conditioning import Arm, Conditioner
 from metaforge.contracts import InnerAlgorithm, Params
 from metaforge.errors import NumericError
+from metaforge.metatrain import WarmStart
 from metaforge.recipe.schema import Recipe
 from metaforge.scoring import TargetScores
 from metaforge.tasks import TaskBatch, TaskSource, unpadded
@@ -44,7 +45,7 @@ class Evaluator:
         recipe: Recipe,
         source: TaskSource,
         inner: InnerAlgorithm,
-        theta_hat: Params,
+        start: WarmStart,
         bank: BankFacts,
         scores: TargetScores | None,
         split: str,
@@ -54,7 +55,7 @@ class Evaluator:
         self.recipe, self.source, self.inner, self.split = recipe, source, inner, split
         self.bank, self.scores = bank, scores
         self.record_at = recorded_steps(recipe)
-        self.conditioner = Conditioner(recipe, source, inner, theta_hat)
+        self.conditioner = Conditioner(recipe, source, inner, start)
 
     def run(self, target_ids: range, done: int = 0) -> Iterator[Evaluated]:
         """The targets of ``target_ids`` from position ``done`` on, in order."""

@@ -47,6 +47,31 @@ class LearnedWeighting:
     parameters: Params
 
 
+@dataclass(frozen=True)
+class WarmStart:
+    """Where phase 1 ended: theta_hat, and what else its optimiser held at that step."""
+
+    theta: Params
+    #: The learned weighting's parameters, where there is one.
+    extra: Params = field(default_factory=dict)
+    #: The optimiser's own state (Adam's moments, its count of steps), as its ``state`` names it.
+    rule: dict[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, state: dict[str, Tensor]) -> WarmStart:
+        """From an ``OuterOptimizer.state()``."""
+        theta, extra = (
+            {
+                name.removeprefix(prefix): value
+                for name, value in state.items()
+                if name.startswith(prefix)
+            }
+            for prefix in ("params/", "extra/")
+        )
+        rule = {k: v for k, v in state.items() if not k.startswith(("params/", "extra/"))}
+        return cls(theta, extra, rule)
+
+
 class MetaTrainer:
     """Runs phase 1 in resumable stretches of ``validate_every`` steps.
 
@@ -89,8 +114,8 @@ class MetaTrainer:
 
     def run(
         self, checkpoint: Callable[[], None], report: Callable[[int, dict[str, float]], None]
-    ) -> tuple[Params, Params]:
-        """Train to the end; theta_hat and the learned weighting parameters at its step.
+    ) -> None:
+        """Train to the end; ``progress.best`` is the optimiser's state at the best step.
 
         ``report(step, metrics)`` is called at every validation, ``checkpoint()`` after it.
         """
@@ -104,7 +129,6 @@ class MetaTrainer:
             self.progress.step, self.progress.skipped = self.loop.step, self.loop.skipped
             self._validate(report)
             checkpoint()
-        return _split(self.progress.best)
 
     def _objective(self, step: int, params: Params, extra: Params) -> StepLoss:
         tasks = self.source.batch("train", task_ids(self.recipe, step))
@@ -132,11 +156,7 @@ class MetaTrainer:
         if best is None or sign * metrics["validation"] > sign * best:
             self.progress.best_score = metrics["validation"]
             self.progress.best_step = self.progress.step
-            self.progress.best = {
-                name: value
-                for name, value in self.optimizer.state().items()
-                if name.startswith(("params/", "extra/"))
-            }
+            self.progress.best = self.optimizer.state()
         report(self.progress.step, metrics)
 
     def _require_finite(self, score: Tensor, params: Params) -> None:
@@ -177,17 +197,3 @@ def evaluate(inner: InnerAlgorithm, params: Params, batches: list[TaskBatch]) ->
         outputs = inner.predict(params, tasks.without_query(), tasks.query_x)
         found.append(losses.scores(outputs, tasks))
     return torch.cat(found)
-
-
-def _split(best: dict[str, Tensor]) -> tuple[Params, Params]:
-    theta = {
-        name.removeprefix("params/"): value
-        for name, value in best.items()
-        if name.startswith("params/")
-    }
-    extra = {
-        name.removeprefix("extra/"): value
-        for name, value in best.items()
-        if name.startswith("extra/")
-    }
-    return theta, extra

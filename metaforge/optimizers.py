@@ -80,13 +80,27 @@ class OuterOptimizer:
             for prefix, tensors in (("params", self.params), ("extra", self.extra)):
                 for name, tensor in tensors.items():
                     tensor.copy_(flat[f"{prefix}/{name}"])
+        self._restore_rule(flat)
+
+    def carry_on(self, flat: dict[str, Tensor]) -> None:
+        """Go on with another optimiser's moments and count of steps, at the values held here.
+
+        ``flat`` is its ``state``. What it has of learned weightings is taken only if there
+        are as many of them here: another arm's weighting starts afresh.
+        """
+        held = len(self.params) + len(self.extra)
+        of = {name: int(name.split("/")[1]) for name in flat if name.startswith("rule/")}
+        most = held if max(of.values(), default=-1) + 1 == held else len(self.params)
+        self._restore_rule({k: v for k, v in flat.items() if k not in of or of[k] < most})
+
+    def _restore_rule(self, flat: dict[str, Tensor]) -> None:
         entries: dict[int, dict[str, Tensor]] = {}
         for name, value in flat.items():
             if name.startswith("rule/"):
                 _, index, key = name.split("/")
                 entries.setdefault(int(index), {})[key] = value.clone()
         self._rule.load_state_dict({**self._rule.state_dict(), "state": entries})
-        self.steps = int(flat["steps"])
+        self.steps = int(flat.get("steps", 0))
 
 
 def _leaves(params: Params) -> Params:

@@ -18,9 +18,9 @@ from metaforge import environment, plugins, registry, results, selection, stages
 from metaforge.arms import BankFacts
 from metaforge.components import Context
 from metaforge.console import Console
-from metaforge.contracts import Params
 from metaforge.errors import Interrupted, MetaforgeError, PluginError
 from metaforge.evaluation import Evaluator
+from metaforge.metatrain import WarmStart
 from metaforge.recipe import ResolvedRecipe, load
 from metaforge.records import load_tensors, read_json, write_json
 from metaforge.report import render_lines
@@ -70,16 +70,14 @@ class _Run:
         self._enter("prepare")
         parts = self._prepare()
         self._enter("meta-train")
-        theta_hat, extra = warm_start(parts, self.folder, self.console, self._observe)
+        start = warm_start(parts, self.folder, self.console, self._observe)
         if self.recipe.select is not None:
             self._enter("select")
-            chosen = selection.select(
-                self.resolved, parts, theta_hat, extra, self.folder, self.console
-            )
+            chosen = selection.select(self.resolved, parts, start, self.folder, self.console)
             parts = parts.with_recipe(chosen)
-        facts = parts.bank_facts(theta_hat, extra)
+        facts = parts.bank_facts(start)
         self._enter("evaluate")
-        records = self._evaluate(parts, theta_hat, facts)
+        records = self._evaluate(parts, start, facts)
         self._enter("results")
         found = self._results(parts, facts, records, time.perf_counter() - started)
         self._observe("run_finished", run_dir=self.folder.path, results=found)
@@ -115,7 +113,7 @@ class _Run:
         return parts
 
     def _evaluate(
-        self, parts: stages.Parts, theta_hat: Params, facts: BankFacts
+        self, parts: stages.Parts, start: WarmStart, facts: BankFacts
     ) -> list[dict[str, Any]]:
         settings = parts.recipe.evaluate
         targets = range(settings.targets * settings.runs)
@@ -128,7 +126,7 @@ class _Run:
             parts.recipe,
             parts.source,
             parts.inner,
-            theta_hat,
+            start,
             facts,
             scores,
             settings.split,

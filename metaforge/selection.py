@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metaforge.console import Console
-from metaforge.contracts import Params
 from metaforge.evaluation import Evaluator, curve_at
+from metaforge.metatrain import WarmStart
 from metaforge.recipe.schema import Recipe
 from metaforge.records import write_json
 from metaforge.rundir import RunDir
@@ -29,8 +29,7 @@ _STEPS = "condition.steps"
 def select(
     resolved: ResolvedRecipe,
     parts: Parts,
-    theta_hat: Params,
-    extra: Params,
+    start: WarmStart,
     folder: RunDir,
     console: Console,
 ) -> Recipe:
@@ -50,7 +49,7 @@ def select(
                 {
                     "options": combination,
                     "steps": steps,
-                    "mean": _mean_scores(resolved, parts, theta_hat, extra, combination, steps),
+                    "mean": _mean_scores(resolved, parts, start, combination, steps),
                 }
             )
             advance(1, "")
@@ -75,8 +74,7 @@ def select(
 def _mean_scores(
     resolved: ResolvedRecipe,
     parts: Parts,
-    theta_hat: Params,
-    extra: Params,
+    start: WarmStart,
     combination: dict[str, Any],
     steps: list[int],
 ) -> list[float]:
@@ -91,7 +89,7 @@ def _mean_scores(
     }
     recipe = resolved.with_values(values).recipe
     trial = parts.with_recipe(recipe)
-    facts = trial.bank_facts(theta_hat, extra)
+    facts = trial.bank_facts(start)
     # Phase 1 validated on the first tasks of the split; selection takes the next ones.
     first = recipe.meta_train.validation_targets
     targets = range(first, first + parts.recipe.select.targets)
@@ -99,7 +97,7 @@ def _mean_scores(
         recipe,
         parts.source,
         parts.inner,
-        theta_hat,
+        start,
         facts,
         trial.score("val", targets),
         "val",

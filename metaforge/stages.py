@@ -17,7 +17,7 @@ from metaforge import environment, registry, scoring, seeding, workers
 from metaforge.arms import BankFacts, check_groups, uncertainty_control
 from metaforge.components import Context
 from metaforge.contracts import InnerAlgorithm, Params
-from metaforge.metatrain import LearnedWeighting
+from metaforge.metatrain import LearnedWeighting, WarmStart
 from metaforge.recipe.schema import Recipe
 from metaforge.tasks import TaskSource
 
@@ -84,14 +84,14 @@ class Parts:
         state = self.weighting_state
         return LearnedWeighting(self.weighting, state, self.weighting.parameters(state))
 
-    def bank_facts(self, theta_hat: Params, weighting_parameters: Params) -> BankFacts:
+    def bank_facts(self, start: WarmStart) -> BankFacts:
         learned = self.learned
-        if learned is not None and weighting_parameters:
-            learned = replace(learned, parameters=weighting_parameters)
+        if learned is not None and start.extra:
+            learned = replace(learned, parameters=start.extra)
         uncertainty = None
         if "uncertainty" in self.recipe.evaluate.controls:
             uncertainty = uncertainty_control(
-                self.source, self.inner, theta_hat, self.bank_groups, self.gram, self.context
+                self.source, self.inner, start.theta, self.bank_groups, self.gram, self.context
             )
         groups = np.asarray(self.bank_groups.cpu())
         return BankFacts(self.recipe.bank.size, groups, learned, uncertainty)

@@ -11,9 +11,8 @@ from typing import Any
 from torch import Tensor
 
 from metaforge.console import Console
-from metaforge.contracts import Params
 from metaforge.errors import NumericError
-from metaforge.metatrain import MetaTrainer, Progress
+from metaforge.metatrain import MetaTrainer, Progress, WarmStart
 from metaforge.records import load_tensors, save_tensors
 from metaforge.rundir import RunDir
 from metaforge.stages import Parts
@@ -21,10 +20,8 @@ from metaforge.stages import Parts
 Observe = Callable[..., None]
 
 
-def warm_start(
-    parts: Parts, folder: RunDir, console: Console, observe: Observe
-) -> tuple[Params, Params]:
-    """theta_hat and the learned weighting's parameters.
+def warm_start(parts: Parts, folder: RunDir, console: Console, observe: Observe) -> WarmStart:
+    """theta_hat, with what the optimiser held beside it.
 
     Looked for in the run's own artifacts, then in the cache under the key of everything
     that goes in; else trained, from the run's checkpoint if there is one.
@@ -45,12 +42,7 @@ def warm_start(
         cached.parent.mkdir(parents=True, exist_ok=True)
         save_tensors(cached, tensors, meta)
         save_tensors(own, tensors, meta)
-    device = parts.context.device
-    theta, extra = (
-        {name: value.to(device) for name, value in part.items()}
-        for part in (_under(tensors, "params/"), _under(tensors, "extra/"))
-    )
-    return theta, extra
+    return WarmStart.of({name: value.to(parts.context.device) for name, value in tensors.items()})
 
 
 def _train(

@@ -54,6 +54,13 @@ def _conditioning(recipe: Recipe) -> Found:
             )
     if condition.steps and condition.beta1 == condition.beta2 == 0:
         yield ("condition",), "beta1 and beta2 are both 0: there is nothing to minimise"
+    carried, rule = recipe.meta_train.optimizer.use, condition.optimizer.use
+    if condition.optimizer_state == "meta-train" and carried != rule:
+        yield (
+            ("condition", "optimizer_state"),
+            f"the moments of {carried} are none of {rule}: set condition.optimizer.use: {carried}, "
+            "or optimizer_state: fresh",
+        )
     late = [step for step in condition.record_at or () if step > condition.steps]
     if late:
         yield (

@@ -18,6 +18,7 @@ from metaforge.recipe.checks import cross_section
 from metaforge.recipe.dialect import dump
 from metaforge.recipe.document import Document, plain, read
 from metaforge.recipe.find import find_recipe
+from metaforge.recipe.presets import expand
 from metaforge.recipe.resolve import Chosen, resolve
 from metaforge.recipe.schema import Recipe
 
@@ -119,6 +120,7 @@ def _resolved(
     overrides: tuple[str, ...],
     notes: list[str],
 ) -> ResolvedRecipe:
+    expand(document)
     found = resolve(document, base_dir)
     if found.recipe is None:
         raise _Invalid(_sorted(found.problems), found.chosen)

@@ -64,10 +64,10 @@ def apply(document: Document, overrides: Iterable[Override]) -> list[str]:
     notes: list[str] = []
     problems: list[Problem] = []
     for override in overrides:
-        if isinstance(override.value, str) and _kind_at(document.data, override.path):
+        if isinstance(override.value, str) and kind_at(document.data, override.path):
             override = Override((*override.path, "use"), override.value, override.label)
         try:
-            section = _section(document, override)
+            section = holder(document, override)
         except LookupError as error:
             problems.append(Problem(".".join(override.path), error.args[0], override.label))
             continue
@@ -79,8 +79,11 @@ def apply(document: Document, overrides: Iterable[Override]) -> list[str]:
     return notes
 
 
-def _section(document: Document, override: Override) -> dict[str, Any]:
-    """The mapping that holds the override's key; made where the recipe has none yet."""
+def holder(document: Document, override: Override) -> dict[str, Any]:
+    """The mapping that holds the override's key; made where the recipe has none yet.
+
+    Raises ``LookupError`` where the recipe holds something else on the way.
+    """
     section = document.data
     for depth, key in enumerate(override.path[:-1], start=1):
         path = override.path[:depth]
@@ -88,7 +91,7 @@ def _section(document: Document, override: Override) -> dict[str, Any]:
         if inner is None:
             inner = {}
             document.origins[path] = override.label
-        elif isinstance(inner, str) and _kind_at(document.data, path):
+        elif isinstance(inner, str) and kind_at(document.data, path):
             inner = {"use": inner}
         elif not isinstance(inner, dict):
             raise LookupError(f"{dotted(path)} holds {shown(inner)}, not keys")
@@ -109,8 +112,8 @@ def _set(document: Document, section: dict[str, Any], override: Override) -> Non
 def _drop_foreign(document: Document, section: dict[str, Any], override: Override) -> list[str]:
     """Remove the recipe's options that the newly chosen component does not have."""
     at = override.path[:-1]
-    kind = _kind_at(document.data, at)
-    options = _options(kind, override.value) if kind else None
+    kind = kind_at(document.data, at)
+    options = options_of(kind, override.value) if kind else None
     if options is None:
         return []  # not a component, or not to be had: for validation to report
     known = {"use", *options.model_fields, *key_names(options)}
@@ -123,7 +126,7 @@ def _drop_foreign(document: Document, section: dict[str, Any], override: Overrid
     ]
 
 
-def _options(kind: str, name: Any) -> type[Options] | None:
+def options_of(kind: str, name: Any) -> type[Options] | None:
     """The model of a component's options, or None where it is not to be had."""
     try:
         return registry.get(kind, name).options_model if isinstance(name, str) else None
@@ -131,7 +134,7 @@ def _options(kind: str, name: Any) -> type[Options] | None:
         return None
 
 
-def _kind_at(data: Mapping[str, Any], path: Key) -> str | None:
+def kind_at(data: Mapping[str, Any], path: Key) -> str | None:
     """The kind of component that the key at ``path`` holds, if it holds one."""
     model: type[BaseModel] | None = Recipe
     kind = None
@@ -144,7 +147,7 @@ def _kind_at(data: Mapping[str, Any], path: Key) -> str | None:
         if kind is None:
             model = sections(model).get(key)
         else:
-            model = _options(kind, chosen_name(model, key, here))
+            model = options_of(kind, chosen_name(model, key, here))
     return kind
 
 

@@ -88,6 +88,10 @@ class Condition(Section):
         None, description="steps at which each target is evaluated; default: 0, J and some between"
     )
     optimizer: Optimizer = Field(default_factory=Optimizer)
+    optimizer_state: Literal["fresh", "meta-train"] = Field(
+        "fresh",
+        description="a target's optimiser starts anew, or with the moments of meta-training",
+    )
 
 
 def _one_value_at_least(grid: dict[str, tuple]) -> dict[str, tuple]:
@@ -138,6 +142,11 @@ class Recipe(Section):
     """A whole run, from data to results."""
 
     name: str = Field("recipe", description="names the run's folder", pattern=r"^[\w.-]+$")
+    preset: Literal["paper", "released"] | None = Field(
+        None,
+        description="settings of phases 2 and 3 as in the paper, or as in its authors' program, "
+        "where the recipe does not say otherwise",
+    )
     seed: NonNegativeInt = Field(0, description="the root seed of every stream")
     device: Annotated[str, AfterValidator(_device_name)] = Field(
         "auto", description="auto, cpu, cuda or cuda:1"

@@ -6,6 +6,7 @@ import torch
 
 from metaforge import seeding
 from metaforge.conditioning import Arm, Conditioner, Recall, draw
+from metaforge.metatrain import WarmStart
 from metaforge.optimizers import OuterOptimizer
 from metaforge.recipe.schema import Condition
 from tests.engine.toys import Points, Quadratic, recipe
@@ -19,7 +20,7 @@ def condition(recall, *, beta1=1.0, beta2=0.0, inner=None, steps=40, target=0, *
     settings = {"steps": steps, "batch": 4, "optimizer": SGD, **options}
     inner = inner or Quadratic()
     theta = inner.init(SOURCE.shape, torch.Generator())
-    conditioner = Conditioner(recipe(condition=settings), SOURCE, inner, theta)
+    conditioner = Conditioner(recipe(condition=settings), SOURCE, inner, WarmStart(theta))
     ends = []
     conditioner.run(
         SOURCE.batch("test", [target]),
@@ -71,6 +72,39 @@ def test_uniform_over_the_whole_bank_is_further_meta_training():
     torch.testing.assert_close(
         condition(recall, steps=15), plain.params["theta"].detach(), rtol=1e-14, atol=1e-14
     )
+
+
+@pytest.mark.parametrize("rule", [{"use": "adam", "lr": 0.1}, {"use": "sgd", "momentum": 0.9}])
+def test_with_the_moments_of_meta_training_it_is_one_optimisation(rule):
+    """Remark 1 to the optimiser's state: carried over it is the same run, afresh it is not."""
+    settings = Condition(steps=5, batch=4, optimizer=rule, optimizer_state="meta-train")
+    recall = Recall.uniform(np.arange(20))
+    inner = Quadratic()
+    plain = OuterOptimizer(inner.init(SOURCE.shape, torch.Generator()), settings.optimizer)
+
+    def step(ids):
+        loss = inner.losses(plain.params, SOURCE.batch("train", ids)).mean()
+        plain.step(list(torch.autograd.grad(loss, list(plain.params.values()))))
+
+    for first in range(6):
+        step([first, first + 7])
+    start = WarmStart.of(plain.state())
+    for ids in draw(recall, settings, seeding.derive(0, "condition/draws", 0)).ids:
+        step(ids)
+    ends = {}
+    for state in ("meta-train", "fresh"):
+        phase = settings.model_copy(update={"optimizer_state": state})
+        conditioner = Conditioner(recipe(condition=phase.model_dump()), SOURCE, inner, start)
+        arm = Arm("conditional", recall, 1.0, 0.0)
+        conditioner.run(
+            SOURCE.batch("test", [0]),
+            arm,
+            [5],
+            lambda p, at=state: ends.update({at: p["theta"].clone()}),
+        )
+    expected = plain.params["theta"].detach()
+    torch.testing.assert_close(ends["meta-train"], expected, rtol=1e-14, atol=1e-14)
+    assert (ends["fresh"] - expected).abs().max() > 1e-3
 
 
 def test_target_only_moves_to_the_target():

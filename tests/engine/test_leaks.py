@@ -11,6 +11,7 @@ from metaforge import scoring, stages
 from metaforge.components import Context
 from metaforge.errors import RecipeError
 from metaforge.evaluation import Evaluator
+from metaforge.metatrain import WarmStart
 from metaforge.recipe import load
 from metaforge.recipe.schema import Recipe
 
@@ -38,12 +39,13 @@ def parts(data: dict, *overrides: str) -> stages.Parts:
 
 
 def evaluator(built: stages.Parts, targets: range) -> Evaluator:
-    facts = built.bank_facts(built.theta, {})
+    start = WarmStart(built.theta)
+    facts = built.bank_facts(start)
     return Evaluator(
         built.recipe,
         built.source,
         built.inner,
-        built.theta,
+        start,
         facts,
         built.score("test", targets),
         "test",

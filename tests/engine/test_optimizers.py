@@ -89,6 +89,26 @@ def test_a_restored_optimiser_goes_on_bitwise(use):
         assert torch.equal(value, resumed.params[name])
 
 
+def test_moments_are_carried_on_and_another_weightings_are_not():
+    extra = {"s": torch.zeros(2, dtype=torch.float64)}
+    first = OuterOptimizer(start(), Optimizer(lr=RATE), extra, RATE)
+    for t in range(1, 4):
+        first.step([*gradients(t), extra["s"] + t])
+    state = first.state()
+    same = OuterOptimizer(start(), Optimizer(lr=RATE), extra, RATE)
+    same.carry_on(state)
+    assert {k: v for k, v in same.state().items() if k.startswith("rule/")}.keys() == {
+        k for k in state if k.startswith("rule/")
+    }
+    assert torch.equal(same.params["a"], start()["a"]), "moments alone are carried"
+    for fewer in ({}, {"s": extra["s"], "t": extra["s"]}):
+        other = OuterOptimizer(start(), Optimizer(lr=RATE), fewer, RATE)
+        other.carry_on(state)
+        taken = {k.split("/")[1] for k in other.state() if k.startswith("rule/")}
+        assert taken == {"0", "1"}
+        other.step([*gradients(4), *fewer.values()])
+
+
 def test_extra_parameters_have_their_own_rate_and_are_not_clipped():
     extra = {"s": torch.zeros(2, dtype=torch.float64)}
     optimizer = OuterOptimizer(start(), Optimizer(use="sgd", lr=0.0001, clip_value=0.1), extra, 0.5)

@@ -22,6 +22,10 @@ CHECKS = {
         ["condition.beta1=0", "condition.beta2=0"],
         ["condition: beta1 and beta2 are both 0"],
     ),
+    "moments of another rule": (
+        ["condition.optimizer.use=sgd", "condition.optimizer_state=meta-train"],
+        ["condition.optimizer_state: the moments of adam are none of sgd"],
+    ),
     "late record": (
         ["condition.record_at=[0, 20, 21, 30]"],
         ["condition.record_at: step 21 comes after the last, condition.steps is 20"],

@@ -11,7 +11,7 @@ import torch
 from metaforge import conditioning, seeding
 from metaforge.conditioning import Arm, Conditioner, Recall
 from metaforge.contracts import Params
-from metaforge.metatrain import MetaTrainer, task_ids
+from metaforge.metatrain import MetaTrainer, WarmStart, task_ids
 from metaforge.recipe.schema import Recipe
 from metaforge.tasks import TaskBatch, TaskSource
 from metaforge_leo.algorithm import Leo
@@ -52,7 +52,7 @@ def conditioned(
 ) -> list[Params]:
     found: list[Params] = []
     target = Toys().batch("test", [7])
-    held = Conditioner(recipe(**condition), Toys(), algorithm, theta)
+    held = Conditioner(recipe(**condition), Toys(), algorithm, WarmStart(theta))
     held.run(
         target, arm, steps, lambda params: found.append({k: v.clone() for k, v in params.items()})
     )
