@@ -8,7 +8,6 @@ from metaforge.components import Context
 from metaforge.errors import DataError
 from metaforge.pools import Pool
 from metaforge.sampling_checks import problems
-from metaforge.task_sizes import TaskSizes
 from metaforge_arrays.classes import Classes, read_classes
 from metaforge_arrays.files import Arrays
 from metaforge_arrays.options import ArraysOptions
@@ -16,10 +15,6 @@ from metaforge_arrays.splits import SPLITS, split_of_class
 
 #: The options that may name an array of the file.
 _ARRAYS = ("x", "y", "features", "class_names", "group", "group_names", "sample_group", "split")
-
-
-def sizes_of(options: ArraysOptions) -> TaskSizes:
-    return TaskSizes(options.ways, options.shots, options.queries, options.too_few)
 
 
 def check(options: ArraysOptions, context: Context) -> list[str]:
@@ -32,7 +27,7 @@ def check(options: ArraysOptions, context: Context) -> list[str]:
         pools = make_pools(options, arrays)
     except DataError as error:
         return [str(error)]
-    return problems(pools, sizes_of(options))
+    return problems(pools, options.sizes())
 
 
 def make_pools(options: ArraysOptions, arrays: Arrays) -> dict[str, list[Pool]]:

@@ -3,26 +3,17 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, PositiveInt, WithJsonSchema, model_validator
+from pydantic import Field, PositiveInt, WithJsonSchema, model_validator
 
-from metaforge.options import Options
+from metaforge.task_options import TaskOptions
 
-
-def _ordered(count: int | tuple[int, int]) -> int | tuple[int, int]:
-    if isinstance(count, tuple) and count[0] > count[1]:
-        raise ValueError(f"the range {list(count)} is [high, low]; write [low, high]")
-    return count
-
-
-#: A number, or a range from which each class of each task draws its own.
-Count = Annotated[PositiveInt | tuple[PositiveInt, PositiveInt], AfterValidator(_ordered)]
 #: The name of an array in the file, or the array itself.
 Array = Annotated[Any, WithJsonSchema({"type": ["string", "array"]})]
 Share = Annotated[float, Field(ge=0, le=1)]
 Split = Literal["train", "val", "test"]
 
 
-class ArraysOptions(Options):
+class ArraysOptions(TaskOptions):
     path: Path | None = Field(
         None,
         description="npz file, relative to the recipe; $VARIABLES and ~ are expanded; "
@@ -71,13 +62,6 @@ class ArraysOptions(Options):
     split_seed: int = Field(0, description="seed of the division, apart from the run's seed")
     val_share: Share = Field(
         0.0, description="share of the training classes that become val, where split has none"
-    )
-    ways: Annotated[int, Field(ge=2)] = Field(5, description="classes of a task")
-    shots: Count = Field(1, description="support rows of a class; [low, high] draws a number")
-    queries: Count = Field(15, description="query rows of a class; [low, high] draws a number")
-    too_few: Literal["error", "drop", "replace"] = Field(
-        "error",
-        description="classes with too few rows: stop; leave them out; or repeat query rows",
     )
     licence: str = Field("not stated", description="the data's licence, for the results")
 

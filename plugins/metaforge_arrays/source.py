@@ -11,7 +11,7 @@ from metaforge.errors import DataError
 from metaforge.pooled import PooledTasks
 from metaforge_arrays.files import Arrays
 from metaforge_arrays.inputs import as_float, check_finite, constant_columns, normalize, read_x
-from metaforge_arrays.layout import make_pools, sizes_of
+from metaforge_arrays.layout import make_pools
 from metaforge_arrays.options import ArraysOptions
 
 
@@ -45,7 +45,7 @@ def load(options: ArraysOptions, context: Context) -> PooledTasks:
     return PooledTasks(
         clean("x", x) if x.ndim == 2 else torch.from_numpy(x),
         pools,
-        sizes_of(options),
+        options.sizes(),
         seed=context.seed,
         name="in memory" if arrays.path is None else arrays.path.name,
         features=features,

@@ -3,20 +3,12 @@
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from metaforge.components import Context
 from metaforge.options import Choice, Options, choice
+from metaforge.task_options import Count, TaskOptions
 
-
-def _ordered(count: int | tuple[int, int]) -> int | tuple[int, int]:
-    if isinstance(count, tuple) and count[0] > count[1]:
-        raise ValueError(f"the range {list(count)} is [high, low]; write [low, high]")
-    return count
-
-
-#: A number, or a range from which each class of each task draws its own.
-Count = Annotated[PositiveInt | tuple[PositiveInt, PositiveInt], AfterValidator(_ordered)]
 Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 Rotation = Annotated[float, Field(ge=0, le=180, description="degrees, at most, either way")]
@@ -72,16 +64,10 @@ class Kinds(Options):
         return self
 
 
-class GlyphsOptions(Options):
+class GlyphsOptions(TaskOptions):
     """Tasks on letters: which letter is it, or which typeface."""
 
-    ways: int = Field(5, ge=2, description="classes of a task")
     shots: Count = Field(5, description="support images of a class; [low, high] draws a number")
-    queries: Count = Field(15, description="query images of a class; [low, high] draws a number")
-    too_few: Literal["error", "drop", "replace"] = Field(
-        "error",
-        description="classes with too few images: stop; leave them out; or repeat query images",
-    )
     kinds: Kinds = Field(default_factory=Kinds, description="shares of the kinds of tasks")
     within: bool = Field(True, description="draw the letters of a task from one script")
     per_letter: PositiveInt = Field(

@@ -13,7 +13,7 @@ from functools import cache
 from typing import NamedTuple
 
 from metaforge.components import Context
-from metaforge.task_sizes import ClassCounts, TaskSizes, shortages
+from metaforge.task_sizes import ClassCounts, shortages
 from metaforge_glyphs.fonts import FACES, SCRIPTS
 from metaforge_glyphs.letters import Letter, letters
 from metaforge_glyphs.options import GlyphsOptions, Kinds
@@ -98,10 +98,6 @@ def _strips(
     least, more = divmod(per_letter, len(faces) or 1)
     counts = ((face, least + (position < more)) for position, face in enumerate(faces))
     return tuple((face, images) for face, images in counts if images)
-
-
-def sizes(options: GlyphsOptions) -> TaskSizes:
-    return TaskSizes(options.ways, options.shots, options.queries, options.too_few)
 
 
 def used_kinds(options: GlyphsOptions) -> list[str]:
@@ -209,7 +205,7 @@ def _shortages(options: GlyphsOptions) -> Iterable[str]:
         for kind in kinds:
             counts = _counts(classes(kind, split, options, planned), images, groups)
             where = f"split {split!r}" + (f", pool {kind!r}" if len(kinds) > 1 else "")
-            yield from (f"{where}: {line}" for line in shortages(counts, sizes(options)))
+            yield from (f"{where}: {line}" for line in shortages(counts, options.sizes()))
 
 
 def _counts(

@@ -18,7 +18,7 @@ from metaforge_glyphs.catalogue import Catalogue, catalogue, pools
 from metaforge_glyphs.fonts import LICENCE, SCRIPTS
 from metaforge_glyphs.images import cached, images_fingerprint, load_images
 from metaforge_glyphs.options import GlyphsOptions
-from metaforge_glyphs.plan import KINDS, SPLITS, check, sizes
+from metaforge_glyphs.plan import KINDS, SPLITS, check
 
 _BLOCK = 2048  # images a forward pass
 
@@ -53,7 +53,7 @@ class GlyphTasks(PooledTasks):
         super().__init__(
             shown,
             pools(options, images),
-            sizes(options),
+            options.sizes(),
             seed=context.seed,
             name="glyphs",
             features=features if as_images else None,

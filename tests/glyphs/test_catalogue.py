@@ -14,7 +14,7 @@ from metaforge.sampling import TaskSampler
 from metaforge_glyphs.catalogue import catalogue, pools
 from metaforge_glyphs.fonts import FACES, SCRIPTS
 from metaforge_glyphs.options import GlyphsOptions, Kinds
-from metaforge_glyphs.plan import KINDS, SPLITS, check, sizes
+from metaforge_glyphs.plan import KINDS, SPLITS, check
 
 OPTIONS = GlyphsOptions()
 
@@ -66,7 +66,7 @@ def test_nothing_of_the_training_split_shows_a_held_out_face(images):
 def test_families_and_letters_never_straddle_a_task(images, within):
     options = OPTIONS.model_copy(update={"within": within})
     of_split = pools(options, images)
-    sampler = TaskSampler(of_split, sizes(options), seed=0)
+    sampler = TaskSampler(of_split, options.sizes(), seed=0)
     family = np.array([face.family for face in FACES])[images.face]
     for split in SPLITS:
         drawn = sampler.draw(split, np.arange(300))
@@ -83,7 +83,7 @@ def test_families_and_letters_never_straddle_a_task(images, within):
 def test_within_draws_the_letters_of_a_task_from_one_script(images):
     def scripts(within: bool) -> int:
         options = OPTIONS.model_copy(update={"within": within})
-        drawn = TaskSampler(pools(options, images), sizes(options), 0).draw("test", np.arange(200))
+        drawn = TaskSampler(pools(options, images), options.sizes(), 0).draw("test", np.arange(200))
         return max(len(set(images.script[rows.ravel()])) for rows in drawn.support)
 
     assert scripts(within=True) == 1
@@ -135,7 +135,7 @@ def test_both_faults_of_a_recipe_are_named():
 def test_the_check_finds_what_the_pools_themselves_tell(changed):
     options = OPTIONS.model_copy(update={"kinds": Kinds(typefaces=0), **changed})
     drawn = pools(options, catalogue(options))
-    assert check(options, Context()) == sampling_checks.problems(drawn, sizes(options))
+    assert check(options, Context()) == sampling_checks.problems(drawn, options.sizes())
 
 
 @pytest.mark.parametrize(
