@@ -176,7 +176,7 @@ class PooledTasks(TaskSource):
     def _digest(self) -> str:
         digest = hashlib.blake2b(digest_size=16)
         for tensor in (self._x, self._features):
-            digest.update(b"none" if tensor is None else _bytes(tensor))
+            _add_tensor(digest, tensor)
         sizes = self.sampler.sizes
         drawing = (sizes.ways, sizes.shots_range, sizes.queries_range, sizes.too_few)
         options = (_DRAWING, self.sampler.seed, drawing, self._scale, self._group_by)
@@ -268,10 +268,14 @@ def _last_row(pools: Mapping[str, Sequence[Pool]]) -> int:
     return max(int(rows.max()) for rows in members if len(rows))
 
 
-def _bytes(tensor: Tensor) -> bytes:
+def _add_tensor(digest: Any, tensor: Tensor | None) -> None:
+    """Without a copy: class data can be gigabytes."""
+    if tensor is None:
+        digest.update(b"none")
+        return
     array = tensor.detach().cpu().contiguous()
-    head = f"{array.dtype} {tuple(array.shape)} ".encode()
-    return head + array.view(torch.uint8).numpy().tobytes()
+    digest.update(f"{array.dtype} {tuple(array.shape)} ".encode())
+    digest.update(array.view(torch.uint8).numpy())
 
 
 def _add_pool(digest: Any, split: str, pool: Pool) -> None:
