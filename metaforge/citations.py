@@ -25,3 +25,11 @@ ARNOLD2020 = """@article{arnold2020learn2learn,
   journal = {arXiv preprint arXiv:2008.12284},
   year = {2020}
 }"""
+
+RUSU2019 = """@inproceedings{rusu2019meta,
+  title = {Meta-Learning with Latent Embedding Optimization},
+  author = {Rusu, Andrei A. and Rao, Dushyant and Sygnowski, Jakub and Vinyals, Oriol and
+            Pascanu, Razvan and Osindero, Simon and Hadsell, Raia},
+  booktitle = {International Conference on Learning Representations},
+  year = {2019}
+}"""

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from metaforge.citations import RUSU2019
 from metaforge.components import Component
 from metaforge.hookspecs import hookimpl
-
-_LEO = """@inproceedings{rusu2019meta,
-  title = {Meta-Learning with Latent Embedding Optimization},
-  author = {Rusu, Andrei A. and Rao, Dushyant and Sygnowski, Jakub and Vinyals, Oriol and
-            Pascanu, Razvan and Osindero, Simon and Hadsell, Raia},
-  booktitle = {International Conference on Learning Representations},
-  year = {2019}
-}"""
 
 
 @hookimpl
@@ -25,6 +18,6 @@ def metaforge_inner_algorithms() -> Sequence[Component]:
             target="metaforge_leo.algorithm:Leo",
             options="metaforge_leo.options:LeoOptions",
             summary="latent embedding optimisation: gradient steps on codes of class weights",
-            cites=(_LEO,),
+            cites=(RUSU2019,),
         )
     ]
