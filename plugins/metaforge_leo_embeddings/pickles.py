@@ -50,31 +50,41 @@ class _Machine:
         self.made = 0  # bytes of strings that were made of others
 
     def run(self) -> Any:
+        data, steps = self.data, _STEPS
         while True:
-            self.start = self.at
-            code = self.take(1)[0]
+            self.start = at = self.at
+            self.move(1)
+            code = data[at]
             if code == _STOP:
                 break
-            step = _STEPS.get(code)
+            step = steps.get(code)
             if step is None:
-                raise BadPickle(_unknown(self.data, self.start))
+                raise BadPickle(_unknown(data, at))
             step(self)
-        if extra := len(self.data) - self.at:
+        if extra := len(data) - self.at:
             raise BadPickle(f"{extra} bytes follow its end at byte {self.at}")
         (result,) = self.stack
         return result
 
+    def move(self, size: int) -> None:
+        """Past the next ``size`` bytes, which must be there."""
+        self.at += size
+        if self.at > len(self.data):
+            raise BadPickle(
+                f"it is truncated: its {len(self.data)} bytes end {self.at - len(self.data)} short "
+                f"of what byte {self.start} announces"
+            )
+
     def take(self, size: int) -> memoryview:
         """The next ``size`` bytes."""
-        end = self.at + size
-        if end > len(self.data):
-            raise BadPickle(
-                f"it is truncated: its {len(self.data)} bytes end {end - len(self.data)} short of "
-                f"what byte {self.start} announces"
-            )
-        part = self.data[self.at : end]
-        self.at = end
-        return part
+        at = self.at
+        self.move(size)
+        return self.data[at : self.at]
+
+    def number(self, form: struct.Struct) -> Any:
+        at = self.at
+        self.move(form.size)
+        return form.unpack_from(self.data, at)[0]
 
     def line(self) -> str:
         """The text up to the next line feed."""
@@ -84,9 +94,6 @@ class _Machine:
             raise BadPickle(f"byte {self.start}: it holds a name without an end")
         self.at += len(text) + 1
         return text.decode("latin1")
-
-    def number(self, form: struct.Struct) -> Any:
-        return form.unpack(self.take(form.size))[0]
 
     def push(self, value: Any) -> None:
         self.stack.append(value)
