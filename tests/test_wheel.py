@@ -53,6 +53,11 @@ def test_all_sources_are_in_it_and_nothing_else_is_top_level(installed):
     }
 
 
+def test_all_recipes_are_in_it(installed):
+    for path in (ROOT / "recipes").rglob("*.yaml"):
+        assert (installed / "metaforge" / path.relative_to(ROOT)).is_file(), path
+
+
 @pytest.mark.parametrize("recipe", [r for r in RECIPES if not r.startswith("pretrain")])
 def test_every_shipped_recipe_validates_outside_the_repository(installed, tmp_path, recipe):
     done = metaforge(installed, tmp_path, "validate", recipe.removesuffix(".yaml"))
