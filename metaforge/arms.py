@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from metaforge import registry, seeding
+from metaforge.arm_names import SP_WITHOUT_TARGET, WITHOUT_TARGET
 from metaforge.components import Context
 from metaforge.conditioning import Arm, Recall
 from metaforge.contracts import GramOperator, InnerAlgorithm, Params
@@ -33,8 +34,6 @@ from metaforge.metatrain import LearnedWeighting
 from metaforge.recipe.schema import Recipe
 from metaforge.tasks import TaskSource
 
-WITHOUT_TARGET = "_without_target"
-SP_WITHOUT_TARGET = "sp" + WITHOUT_TARGET
 _BANK_CONTROLS = ("uniform_bank", "random_m", "topm_equal")
 #: Bank tasks whose losses at theta_hat set the uncertainty control's log-variances.
 _UNCERTAINTY_SAMPLE = 1000
@@ -95,11 +94,6 @@ def _random_subset(recipe: Recipe, size: int, target_id: int) -> np.ndarray:
     key = seeding.derive(recipe.seed, "control/random_m", target_id)
     keep = min(recipe.condition.top_m, size)
     return np.argpartition(seeding.bits(key, np.arange(size)), keep - 1)[:keep]
-
-
-def compared_with(control: str) -> str:
-    """The arm that a control is a control of."""
-    return SP_WITHOUT_TARGET if control.endswith(WITHOUT_TARGET) else "conditional"
 
 
 def uncertainty_control(

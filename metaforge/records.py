@@ -44,6 +44,21 @@ def read_json(path: Path) -> Any:
         raise DataError(f"{path}: not readable as JSON: {error}") from error
 
 
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The records of a whole JSON-lines file, which stays as it is.
+
+    Raises ``DataError`` where ``Lines`` would drop what is cut short or not readable.
+    """
+    try:
+        text = path.read_text(errors="replace")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    whole = list(_whole_lines(path))
+    if len(whole) != len(text.splitlines()):
+        raise DataError(f"{path}: line {len(whole) + 1} is cut short, or not JSON")
+    return [json.loads(line) for line in whole]
+
+
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Any = None) -> None:
     """A safetensors file, with ``metadata`` as JSON in its header."""
     from safetensors.torch import save

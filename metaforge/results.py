@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from metaforge import statistics
-from metaforge.arms import compared_with
+from metaforge.arm_names import CONDITIONAL, compared_with
 from metaforge.recipe.schema import Recipe
 
 Records = list[dict[str, Any]]
@@ -19,21 +19,11 @@ Records = list[dict[str, Any]]
 
 def compute(recipe: Recipe, records: Records, regression: bool) -> dict[str, Any]:
     """The figures of a run, from its targets' records alone."""
-    unconditional = np.array([r["unconditional"] for r in records])
-    final = {name: _final(records, name) for name in _arm_names(records)}
-    conditional = final["conditional"]
     results: dict[str, Any] = {
         "metric": "mean squared error (lower is better)"
         if regression
         else "accuracy (higher is better)",
-        "unconditional": statistics.summary(unconditional),
-        "conditional": statistics.summary(conditional),
-        "difference": statistics.paired(conditional, unconditional),
-        "controls": {
-            name: _control(records, final, name, unconditional)
-            for name in final
-            if name != "conditional"
-        },
+        **figures(records),
         "statistics": statistics.METHOD,
         "curve": _curves(records),
         "weights": _weights(records),
@@ -44,12 +34,30 @@ def compute(recipe: Recipe, records: Records, regression: bool) -> dict[str, Any
             name: statistics.summary(
                 [r["macro_accuracy"][name] for r in records if name in r["macro_accuracy"]]
             )
-            for name in final
+            for name in _arm_names(records)
         }
     if recipe.evaluate.runs > 1:
-        results["runs"] = _over_runs(recipe, unconditional, conditional)
+        results["runs"] = _over_runs(recipe, _unconditional(records), _final(records, CONDITIONAL))
     results["warnings"] = _warnings(len(records))
     return results
+
+
+def figures(records: Records) -> dict[str, Any]:
+    """Unconditional, conditional, their paired difference, and every control, over targets."""
+    unconditional = _unconditional(records)
+    final = {name: _final(records, name) for name in _arm_names(records)}
+    return {
+        "unconditional": statistics.summary(unconditional),
+        "conditional": statistics.summary(final[CONDITIONAL]),
+        "difference": statistics.paired(final[CONDITIONAL], unconditional),
+        "controls": {
+            name: _control(final, name, unconditional) for name in final if name != CONDITIONAL
+        },
+    }
+
+
+def _unconditional(records: Records) -> np.ndarray:
+    return np.array([r["unconditional"] for r in records])
 
 
 def _arm_names(records: Records) -> list[str]:
@@ -61,9 +69,7 @@ def _final(records: Records, arm: str) -> np.ndarray:
     return np.array([r["curves"][arm][-1] if arm in r["curves"] else np.nan for r in records])
 
 
-def _control(
-    records: Records, final: dict[str, np.ndarray], name: str, unconditional: np.ndarray
-) -> dict[str, Any]:
+def _control(final: dict[str, np.ndarray], name: str, unconditional: np.ndarray) -> dict[str, Any]:
     values, reference = final[name], compared_with(name)
     has = ~np.isnan(values)
     entry = {

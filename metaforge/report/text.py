@@ -7,6 +7,7 @@ from typing import Any
 
 from metaforge import plugins
 from metaforge.records import read_json
+from metaforge.report.format import aligned, interval, number, p_value
 
 HEADER = ["arm", "mean", "95 % CI", "sd", "n", "SP - arm", "95 % CI", "p", "s/target"]
 
@@ -42,34 +43,15 @@ def _row(
 ) -> list[str]:
     return [
         name,
-        _number(figure["mean"], scale),
-        _interval(figure["ci95"], scale),
-        _number(figure["sd"], scale),
+        number(figure["mean"], scale),
+        interval(figure["ci95"], scale),
+        number(figure["sd"], scale),
         str(figure["n"]),
-        _number(difference["mean"], scale, sign=True) if difference else "",
-        _interval(difference["ci95"], scale, sign=True) if difference else "",
-        _p(difference["p"]) if difference else "",
+        number(difference["mean"], scale, sign=True) if difference else "",
+        interval(difference["ci95"], scale, sign=True) if difference else "",
+        p_value(difference["p"]) if difference else "",
         f"{seconds:.2f}" if seconds is not None else "",
     ]
-
-
-def _number(value: float | None, scale: float, sign: bool = False) -> str:
-    if value is None:
-        return "undefined"
-    digits = 2 if scale != 1.0 else 3
-    return f"{value * scale:{'+' if sign else ''}.{digits}f}"
-
-
-def _interval(bounds: list[float] | None, scale: float, sign: bool = False) -> str:
-    if bounds is None:
-        return "undefined"
-    return f"{_number(bounds[0], scale, sign)} .. {_number(bounds[1], scale, sign)}"
-
-
-def _p(value: float | None) -> str:
-    if value is None:
-        return "undefined"
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def closing_lines(results: dict[str, Any], run_dir: Path) -> list[str]:
@@ -102,15 +84,7 @@ def closing_lines(results: dict[str, Any], run_dir: Path) -> list[str]:
 def render_lines(results: dict[str, Any], run_dir: Path) -> list[str]:
     """The report of a run, line by line, as its end prints it, plugins' sections included."""
     title, header, rows = result_table(results)
-    table = [header, *rows]
-    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
-    lines = [title]
-    for row in table:
-        cells = [
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
+    lines = [title, *aligned([header, *rows])]
     for heading, text in plugins.host().report_sections(results):
         lines += ["", heading, text]
     return [*lines, *closing_lines(results, run_dir)]
