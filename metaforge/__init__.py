@@ -10,7 +10,7 @@ from typing import Any
 from metaforge.hookspecs import hookimpl
 
 __version__ = "0.1.0"
-__all__ = ["TaskBatch", "__version__", "create", "hookimpl", "run"]
+__all__ = ["TaskBatch", "__version__", "compare", "create", "hookimpl", "run"]
 
 
 def create(kind: str, name: str, *, context: Any = None, **options: Any) -> Any:
@@ -33,6 +33,30 @@ def run(recipe: Any, *overrides: str) -> Any:
     from metaforge.recipe import load
 
     return run_pipeline(load(recipe, overrides))
+
+
+def compare(
+    first: Any,
+    *rest: Any,
+    over: Any = None,
+    seeds: Any = (),
+    out: Any = None,
+    force: bool = False,
+    quiet: bool = False,
+) -> Any:
+    """Methods side by side on the same frozen targets; the table as a dict, saved in ``out``.
+
+    ``compare(run, run, ...)`` takes folders of finished runs; ``compare(recipe, "key=value",
+    over={"weighting.use": ["tasml", "uniform"]}, seeds=[0, 1])`` makes what is missing of a
+    grid. Raises ``DataError`` for unlike runs unless forced, and for unfinished or damaged ones.
+    """
+    from metaforge import comparison
+
+    if over or seeds:
+        return comparison.compare_grid(
+            first, rest, over=over, seeds=seeds, out=out, force=force, quiet=quiet
+        )
+    return comparison.compare_runs([first, *rest], out=out, force=force)
 
 
 def __getattr__(name: str) -> Any:

@@ -55,6 +55,7 @@ LIGHT = [
     ["cite", "fake.yaml"],
     ["run", "--help"],
     ["report", "--help"],
+    ["compare", "--help"],
     ["doctor", "--help"],
 ]
 

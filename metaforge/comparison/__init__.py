@@ -1,0 +1,97 @@
+"""Methods side by side: runs compared on the same frozen targets, pair by pair.
+
+One way through: ``grid`` (the recipes of a grid) -> ``making`` (their runs) -> ``runs``
+(folders read) -> ``methods`` (rows: runs of all seeds) -> ``alike`` (may they be compared?)
+-> ``table`` (figures) -> ``render``, ``save``. All but ``making`` are torch-free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from metaforge.errors import DataError
+
+if TYPE_CHECKING:
+    from metaforge.comparison.grid import Over, Source
+
+__all__ = ["compare_grid", "compare_runs"]
+
+
+def compare_runs(
+    paths: Iterable[str | Path], *, out: str | Path | None = None, force: bool = False
+) -> dict[str, Any]:
+    """Compare finished runs, from their folders; what ``comparison.json`` holds, plus ``out``.
+
+    Runs that differ in nothing but their seed are one method. The files go to ``out``, or
+    to a new folder beside the first run. Raises ``DataError`` for runs that are unfinished
+    or damaged, and, unless forced, for runs that are unlike.
+    """
+    folders = [Path(path) for path in paths]
+    if not folders:
+        raise DataError("nothing to compare: give the folders of finished runs")
+    found = _compared(folders, (), force)
+    return _saved(found, folders[0].parent, out)
+
+
+def compare_grid(
+    recipe: Source,
+    overrides: Sequence[str] = (),
+    *,
+    over: Over | None = None,
+    seeds: Sequence[int] = (),
+    out: str | Path | None = None,
+    force: bool = False,
+    quiet: bool = False,
+) -> dict[str, Any]:
+    """Compare what a recipe gives when some of its keys vary, under several seeds.
+
+    ``over`` maps dotted keys to values; every combination is a method. Runs that were made
+    before are taken again, stopped ones resumed, missing ones made. Every problem of every
+    recipe, and what would make the runs unlike, is raised before the first begins.
+    """
+    from metaforge.comparison import alike, grid, save
+
+    cells = grid.expand(recipe, overrides, over or {}, seeds)
+    planned = {
+        label: resolved.recipe.model_dump(mode="json", by_alias=True)
+        for label, resolved in cells.cells.items()
+    }
+    _refuse(alike.planned_differences(planned, over or ()), force)
+    if out is not None:
+        save.make_folder(Path(out))
+    from metaforge.comparison import making
+
+    paths = making.make(cells, quiet=quiet)
+    found = _compared(paths, over or (), force)
+    found["notes"] = [*cells.notes, *found["notes"]]
+    return _saved(found, paths[0].parent, out)
+
+
+def _compared(paths: Sequence[Path], varied: Collection[str], force: bool) -> dict[str, Any]:
+    from metaforge.comparison import alike, methods, runs, table
+
+    finished = runs.read_runs(paths)
+    alike.refuse_other_metric(finished)
+    rows = methods.grouped(finished)
+    unlike = alike.differences(rows, varied)
+    _refuse(unlike, force)
+    return {**table.tabulate(rows), "unlike": unlike}
+
+
+def _refuse(unlike: Sequence[str], force: bool) -> None:
+    if unlike and not force:
+        raise DataError(
+            "these runs are unlike, so a difference between them may not be the methods':\n  "
+            + "\n  ".join(unlike)
+            + "\nmake them alike, or give --force to compare anyway, which the table will say"
+        )
+
+
+def _saved(found: dict[str, Any], output: Path, out: str | Path | None) -> dict[str, Any]:
+    from metaforge.comparison import save
+
+    folder = save.default_folder(output, found) if out is None else Path(out)
+    save.save(found, folder)
+    return {**found, "out": str(folder)}
