@@ -157,8 +157,10 @@ class TaskKernel(Part, ABC):
     """k(D, D') on data sets (paper, section 4.2), through a signature of each task.
 
     ``signature(tasks) -> [n, p]`` and ``gram(a, b) -> [n, m]`` on signatures, in float64.
-    Laws: symmetric; positive semi-definite to tolerance; finite; a signature does not
-    depend on the order of samples, nor (for classification) on the labels' numbering.
+    Laws: symmetric; positive semi-definite to tolerance; finite; column j of gram(a, b) has
+    the same bits whatever the other rows of b are, so that no target's scores depend on its
+    company; a signature does not depend on the order of samples, nor (for classification)
+    on the labels' numbering.
     ``fit`` sees a sample of bank tasks once and fixes what is data-dependent
     (bandwidth, standardisation); its state is saved with the run.
     """

@@ -100,7 +100,8 @@ def signature(tasks: TaskBatch, kernel: TaskKernel) -> Tensor:
     if bool(broken.any()):
         ids = tasks.task_ids[broken].tolist()
         raise DataError(
-            f"task kernel {kernel.name!r}: the signatures of {len(ids)} tasks are not finite, the "
-            f"first is task {ids[0]}; look for NaN, infinite or huge features in its samples"
+            f"task kernel {kernel.name!r}: the signature of task {ids[0]} is not finite "
+            f"({len(ids)} of the {len(tasks)} tasks looked at); look for NaN, infinite or huge "
+            "features in its samples"
         )
     return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal
 
 import numpy as np
@@ -17,7 +18,7 @@ from torch import Tensor
 from metaforge.contracts import TaskWeighting, Tree
 from metaforge.errors import NumericError
 from metaforge.gram import KernelGram, bank_gram, signature
-from metaforge.tasks import TaskBatch, TaskSource
+from metaforge.tasks import TaskBatch, TaskSource, unpadded
 
 __all__ = [
     "KernelGram",
@@ -32,7 +33,8 @@ __all__ = [
 #: Kept signed weights whose sum is a smaller share of their absolute sum are refused:
 #: normalised, their absolute values would sum to more than its inverse.
 LEAST_SUM = 0.1
-#: Targets scored at a time.
+#: Columns of a block of targets. The bits of a matrix product or a solve depend on how many
+#: columns it has and on a column's place, so both are fixed: target i stands at i mod this.
 _TARGETS = 64
 
 
@@ -50,15 +52,28 @@ class Scorer:
     n_tasks: int
 
     def alphas(self, targets: TaskBatch) -> Tensor:
-        """[N, T] float64: alpha(D) of targets in the features view, a column each."""
+        """[N, T] float64: alpha(D) of targets in the features view, a column each.
+
+        A column has the same bits whatever other targets are scored with it, where the kernel
+        and the weighting see to their own.
+        """
         if self.gram is None or not self.weighting.target_specific:
             nothing = torch.zeros((), dtype=torch.float64, device=targets.support_x.device)
             cross, own = nothing.expand(self.n_tasks, len(targets)), nothing.expand(len(targets))
             return self.weighting.weights(self.state, cross, own)
         kernel = self.gram.kernel
-        found = signature(targets, kernel)
-        cross = kernel.gram(self.gram.signatures(), found)
-        return self.weighting.weights(self.state, cross, kernel.diag(found))
+        bank, ids = self.gram.signatures(), targets.task_ids
+        found = torch.cat([signature(unpadded(targets[[t]]), kernel) for t in range(len(ids))])
+        numbers, places = ids // _TARGETS, ids % _TARGETS
+        alpha = bank.new_empty(self.n_tasks, len(ids))
+        for number in numbers.unique():
+            mine = numbers == number
+            block = found[mine][:1].repeat(_TARGETS, 1)  # one stands in for those that lack
+            block[places[mine]] = found[mine]
+            cross = kernel.gram(bank, block)
+            scores = self.weighting.weights(self.state, cross, kernel.diag(block))
+            alpha[:, mine] = scores[:, places[mine]]
+        return alpha
 
     def score(
         self,
@@ -70,13 +85,16 @@ class Scorer:
     ) -> TargetScores:
         """The kept bank tasks of the targets ``ids``; raises what ``keep`` raises.
 
-        Targets are scored in blocks, so that [N, T] is never held whole.
+        Targets are scored in blocks, so that [N, T] is never held whole; what is kept of each
+        is computed from its own alphas alone, so that its bits do not depend on the others.
         """
         parts = []
-        for start in range(0, len(ids), _TARGETS):
-            block = ids[start : start + _TARGETS]
+        for _, group in groupby(ids, lambda target_id: target_id // _TARGETS):
+            block = list(group)
             alpha = self.alphas(source.batch(split, block, "features"))
-            parts.append((*keep(alpha, top_m, negative, block), raw_statistics(alpha)))
+            for target_id, row in zip(block, alpha.T.contiguous().split(1), strict=True):
+                own = keep(row.T, top_m, negative, [target_id])
+                parts.append((*own, raw_statistics(row.T)))
         return TargetScores(*(torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True)))
 
 

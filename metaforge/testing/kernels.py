@@ -29,6 +29,7 @@ def check_kernel(make: Callable[[], TaskKernel], tasks: TaskBatch) -> None:
     check_reads(kernel, tasks)
     for bank in adversarial_banks(signatures).values():
         check_gram(kernel, bank, signatures)
+        check_columns(kernel, bank, signatures)
         check_positive_semidefinite(kernel, bank)
     check_deterministic(make, tasks)
     check_picklable(kernel, tasks)
@@ -127,6 +128,17 @@ def check_gram(kernel: TaskKernel, a: Tensor, b: Tensor) -> None:
     left, right = kernel.features(a), kernel.features(b)
     if left is not None and right is not None:
         _close(left @ right.T, gram, "features: gram(a, b) = F(a) F(b)^T")
+
+
+def check_columns(kernel: TaskKernel, a: Tensor, b: Tensor) -> None:
+    """A column of gram(a, b) has the same bits whatever the other rows of b are."""
+    gram = kernel.gram(a, b)
+    for j in {0, len(b) // 2, len(b) - 1}:
+        others = 2 * b + 1
+        others[j] = b[j]
+        assert torch.equal(kernel.gram(a, others)[:, j], gram[:, j]), (
+            "gram: column j depends on a and on row j of b alone"
+        )
 
 
 def check_positive_semidefinite(kernel: TaskKernel, signatures: Tensor) -> None:

@@ -16,13 +16,12 @@ _CHUNK = 1 << 22
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
     """[n, m] squared Euclidean distances of the rows of a [n, p] and b [m, p].
 
-    ``|a|^2 + |b|^2 - 2 <a, b>``, one matrix product, on rows centred at their common
-    mean. That loses digits where two rows almost coincide, so those pairs are computed
-    again by subtraction: equal rows are at distance exactly 0, and no distance is
-    negative.
+    ``|a|^2 + |b|^2 - 2 <a, b>``, one matrix product, on rows centred at the mean of a (of
+    b's rows, each is measured on its own). That loses digits where two rows almost
+    coincide, so those pairs are computed again by subtraction: equal rows are at distance
+    exactly 0, and no distance is negative.
     """
-    n, m = len(a), len(b)
-    centre = (a.mean(0) * n + b.mean(0) * m) / (n + m)
+    centre = a.mean(0)
     a, b = a - centre, b - centre
     norms = a.square().sum(1)[:, None] + b.square().sum(1)
     distances = torch.addmm(norms, a, b.T, alpha=-2)

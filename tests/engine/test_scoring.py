@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,8 +17,9 @@ from metaforge.gram import FIT_TASKS, KernelGram, bank_gram
 from metaforge.scoring import Scorer, TargetScores, effective_sample_size, keep, raw_statistics
 from metaforge.tasks import TaskBatch, TaskShape, TaskSource
 from metaforge_kernels.gaussian import Gaussian
+from metaforge_kernels.laplace import Laplace
 from metaforge_kernels.linear import Linear
-from metaforge_kernels.options import GaussianOptions, LinearOptions
+from metaforge_kernels.options import GaussianOptions, LaplaceOptions, LinearOptions
 from metaforge_weightings.options import TasmlOptions, UniformOptions
 from metaforge_weightings.tasml import Tasml
 from metaforge_weightings.uniform import Uniform
@@ -175,7 +177,7 @@ def test_the_kernel_is_fitted_on_at_most_a_thousand_bank_tasks() -> None:
 
 
 def test_signatures_that_are_not_finite_name_the_task() -> None:
-    with pytest.raises(DataError, match=r"gaussian.*1 tasks.*task 17;"):
+    with pytest.raises(DataError, match=r"gaussian.*task 17 is not finite \(1 of the 40"):
         bank_gram(Blobs(broken=17), gaussian(), 40, torch.Generator())
 
 
@@ -199,6 +201,39 @@ def test_blocks_of_targets_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.array_equal(whole.ids, parts.ids)
     np.testing.assert_allclose(whole.weights, parts.weights, rtol=1e-9)
     np.testing.assert_allclose(whole.raw, parts.raw, rtol=1e-9)
+
+
+KERNELS = {
+    "gaussian": lambda: gaussian(bandwidth="median"),
+    "laplace": lambda: Laplace(LaplaceOptions(bandwidth="median")),
+    "linear, in feature space": lambda: Linear(LinearOptions()),
+    "joint": lambda: gaussian(bandwidth="median", embedding="joint"),
+}
+
+
+def bits(found: TargetScores, ids: Sequence[int]) -> dict[int, tuple[bytes, ...]]:
+    rows = zip(found.ids, found.weights, found.raw, strict=True)
+    return {i: tuple(part.tobytes() for part in row) for i, row in zip(ids, rows, strict=True)}
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_a_targets_scores_have_the_same_bits_in_any_company(kernel) -> None:
+    made = scorer(kernel(), 203)
+    whole = bits(made.score(Blobs(), "test", range(131), 50), range(131))
+    shuffled = torch.randperm(131, generator=torch.Generator().manual_seed(0)).tolist()
+    for ids in ([0], [130], range(3), range(7, 40), range(65), range(64, 131), shuffled):
+        for target, found in bits(made.score(Blobs(), "test", ids, 50), ids).items():
+            assert found == whole[target], (target, ids)
+
+
+def test_blocks_of_their_own_size_would_not_have_the_same_bits() -> None:
+    """So the test above can fail: this is what a solve does with fewer columns."""
+    made = scorer(gaussian(bandwidth="median"), 203)
+    right = torch.randn(203, 100, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    whole = made.state.solver.solve(right)
+    widths = (1, 3, 7, 33, 99)
+    alike = [torch.equal(made.state.solver.solve(right[:, :w]), whole[:, :w]) for w in widths]
+    assert not all(alike)
 
 
 @pytest.mark.parametrize("sigma", [1e3, 1e9], ids=["huge bandwidth", "all tasks alike"])

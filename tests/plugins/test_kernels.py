@@ -234,6 +234,11 @@ class SinglePrecision(Specimen):
         return super().gram(a, b).float()
 
 
+class CentredOnItsTargets(Specimen):
+    def gram(self, a, b):
+        return super().gram(a - b.mean(0), b - b.mean(0))
+
+
 class WrongDiagonal(Specimen):
     def diag(self, a):
         return 2 * super().diag(a)
@@ -303,6 +308,10 @@ def on_gram(check):
     return lambda make, tasks: check(make(), signatures(), signatures(7, seed=1))
 
 
+def on_columns(make, tasks):
+    laws.check_columns(make(), signatures(), signatures(7, seed=1))
+
+
 def on_tasks(check):
     return lambda make, tasks: check(laws.fitted(make, tasks), tasks)
 
@@ -322,6 +331,7 @@ def on_zero_distances(make, tasks):
         broken(on_itself, Indefinite, "positive semi-definite"),
         broken(on_zero_distances, NotFinite, "gram: finite"),
         broken(on_gram(laws.check_gram), SinglePrecision, "gram: float64"),
+        broken(on_columns, CentredOnItsTargets, "row j of b alone"),
         broken(on_gram(laws.check_gram), WrongDiagonal, "diag"),
         broken(on_gram(laws.check_gram), WrongFeatures, "features"),
         broken(on_tasks(laws.check_signature), SinglePrecisionSignature, "signature: float64"),
