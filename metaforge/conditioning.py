@@ -17,6 +17,7 @@ from torch import Tensor
 
 from metaforge import seeding
 from metaforge.contracts import InnerAlgorithm, Params
+from metaforge.diagnosis import TaskLosses
 from metaforge.metatrain import LearnedWeighting, WarmStart
 from metaforge.optimizers import OuterOptimizer
 from metaforge.outer import OuterLoop, StepLoss
@@ -144,32 +145,32 @@ class _TargetRun:
 
     def _objective(self, step: int, params: Params, extra: Params) -> StepLoss:
         tasks, weights = self._step_tasks(step)
-        noise = self.inner.draw_noise(
-            seeding.generator(self.conditioner.recipe.seed, *self._noise_stream, step), len(tasks)
-        )
-        per_task = self.inner.losses(params, tasks, training=True, noise=noise)
-        n_bank = len(weights)
+        parts = [self._losses(params, tasks, step)]
+        per_task, n_bank = parts[0].values, len(weights)
         value = per_task.new_zeros(())
         if self.arm.beta1:
             value = value + self.arm.beta1 * self._bank_term(
                 per_task[:n_bank], tasks.task_ids[:n_bank], weights, extra
             )
         if self.arm.beta2:
-            value = value + self.arm.beta2 * self._target_term(params, per_task, n_bank, step)
-        return StepLoss(value, per_task, tasks)
+            if len(tasks) == n_bank:  # (D, D) did not ride along
+                parts.append(self._losses(params, self._own_term, step, "target"))
+            value = value + self.arm.beta2 * parts[-1].values[-1]
+        return StepLoss(value, tuple(parts))
+
+    def _losses(self, params: Params, tasks: TaskBatch, step: int, *stream: str) -> TaskLosses:
+        """A step's losses of tasks; ``stream`` sets noise apart from the step's other noise."""
+        seed = self.conditioner.recipe.seed
+        generator = seeding.generator(seed, *self._noise_stream, step, *stream)
+        noise = self.inner.draw_noise(generator, len(tasks))
+        values = self.inner.losses(params, tasks, training=True, noise=noise)
+        return TaskLosses(values, tasks, noise)
 
     def _bank_term(self, losses: Tensor, ids: Tensor, weights: Tensor, extra: Params) -> Tensor:
         learned = self.arm.recall.learned
         if learned is not None:
             return learned.weighting.combine(extra, losses, ids, learned.state)
         return (weights * losses).mean()
-
-    def _target_term(self, params: Params, losses: Tensor, n_bank: int, step: int) -> Tensor:
-        if len(losses) > n_bank:
-            return losses[n_bank]
-        seed, stream = self.conditioner.recipe.seed, self._noise_stream
-        noise = self.inner.draw_noise(seeding.generator(seed, *stream, step, "target"), 1)
-        return self.inner.losses(params, self._own_term, training=True, noise=noise)[0]
 
     def _step_tasks(self, step: int) -> tuple[TaskBatch, Tensor]:
         """A step's bank tasks, with (D, D) as the last row where it can ride along.

@@ -110,11 +110,17 @@ class InnerAlgorithm(Part, ABC):
         return None
 
     def draw_noise(self, generator: torch.Generator, n_tasks: int) -> Tree:
-        """Noise for the training mode of a stochastic algorithm; None where there is none."""
+        """Noise for the training mode of a stochastic algorithm; None where there is none.
+
+        Every tensor in it has the tasks as its leading axis, ``[n_tasks, ...]``.
+        """
         return None
 
-    def diagnose(self, params: Params, tasks: TaskBatch) -> str | None:
-        """Where a loss stopped being finite: "inner step 3, tensor 'weight'"; None if nowhere."""
+    def diagnose(self, params: Params, tasks: TaskBatch, *, noise: Tree = None) -> str | None:
+        """Where a loss stopped being finite: "inner step 3, tensor 'weight'"; None if nowhere.
+
+        ``noise`` is that of the training step that failed; None for evaluation.
+        """
         return None
 
     def describe(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from metaforge import losses, seeding
 from metaforge.contracts import InnerAlgorithm, Params, TaskWeighting
+from metaforge.diagnosis import TaskLosses
 from metaforge.errors import NumericError
 from metaforge.optimizers import OuterOptimizer
 from metaforge.outer import OuterLoop, StepLoss
@@ -136,10 +137,11 @@ class MetaTrainer:
             seeding.generator(self.recipe.seed, "metatrain/noise", step), len(tasks)
         )
         per_task = self.inner.losses(params, tasks, training=True, noise=noise)
+        parts = (TaskLosses(per_task, tasks, noise),)
         if self.learned is None:
-            return StepLoss(per_task.mean(), per_task, tasks)
+            return StepLoss(per_task.mean(), parts)
         value = self.learned.weighting.combine(extra, per_task, tasks.task_ids, self.learned.state)
-        return StepLoss(value, per_task, tasks)
+        return StepLoss(value, parts)
 
     def _validate(self, report: Callable[[int, dict[str, float]], None]) -> None:
         params = {name: value.detach() for name, value in self.optimizer.params.items()}

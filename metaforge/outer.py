@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from metaforge.contracts import InnerAlgorithm, Params
+from metaforge.diagnosis import TaskLosses, why_not_finite
 from metaforge.errors import NumericError, PluginError
 from metaforge.optimizers import OuterOptimizer
-from metaforge.tasks import TaskBatch
 
 #: Steps between reads of the device-side NaN flag where a read would stall the device.
 CHECK_EVERY = 25
@@ -23,11 +23,10 @@ CHECK_EVERY = 25
 
 @dataclass(frozen=True)
 class StepLoss:
-    """The objective of one step, and the per-task losses it is made of."""
+    """The objective of one step, a scalar, and the losses of tasks that it is made of."""
 
-    value: Tensor  # scalar
-    losses: Tensor  # [B]
-    tasks: TaskBatch
+    value: Tensor
+    parts: tuple[TaskLosses, ...]
 
 
 #: (step, theta, learned weighting parameters) -> the objective
@@ -40,7 +39,8 @@ class OuterLoop:
     A loss that is not finite is found by a flag kept on the device and read every
     ``check_every`` steps (each step on a CPU, where reading is free). The steps since the
     last good state are then replayed one by one, so that the message can name the task,
-    the inner step and the tensor. ``on_nan="skip"`` leaves out the bad step and counts it.
+    the inner step and the tensor (``metaforge.diagnosis``). ``on_nan="skip"`` leaves out the
+    bad step and counts it.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class OuterLoop:
         loss = self.objective(step, params, extra)
         penalty = self.inner.penalty(params)
         value = loss.value if penalty is None else loss.value + penalty
-        self.last = StepLoss(value.detach(), loss.losses.detach(), loss.tasks)
+        self.last = StepLoss(value.detach(), tuple(part.detached() for part in loss.parts))
         gradients = self._gradients(value)
         finite = torch.isfinite(
             torch.stack([self.last.value, *torch._foreach_norm(gradients)]).sum()
@@ -149,32 +149,10 @@ class OuterLoop:
         if self.on_nan == "skip":
             self.skipped += 1
             return
-        if bool(torch.isfinite(self.last.value)):
-            names = [*self.optimizer.params, *self.optimizer.extra]
-            tensors = [
-                name
-                for name, norm in zip(names, torch._foreach_norm(gradients), strict=True)
-                if not bool(torch.isfinite(norm))
-            ]
-            raise NumericError(
-                f"{self.where}, step {step}: the loss is finite but its gradient or its norm is "
-                f"not, in {', '.join(tensors) or 'all tensors together'}. Lower inner.lr or the "
-                "outer lr, or use on_nan: skip to leave such steps out and count them"
-            )
-        bad = (~torch.isfinite(self.last.losses)).nonzero().flatten().tolist()
-        if not bad:
-            raise NumericError(
-                f"{self.where}, step {step}: every task's loss is finite but the objective is not; "
-                "look at the regulariser and at the task weights"
-            )
-        task = self.last.tasks[bad[:1]]
-        place = self.inner.diagnose(self.optimizer.params, task)
-        raise NumericError(
-            f"{self.where}, step {step}: the loss of task {int(task.task_ids[0])} is not finite"
-            f"{f' ({place})' if place else ''}; {len(bad)} of {len(self.last.losses)} tasks of the "
-            "step are affected. Lower inner.lr or the outer lr, or use on_nan: skip to leave such "
-            "steps out and count them"
-        )
+        params = self.optimizer.params
+        named = dict(zip([*params, *self.optimizer.extra], gradients, strict=True))
+        reason = why_not_finite(self.inner, params, self.last.value, self.last.parts, named)
+        raise NumericError(f"{self.where}, step {step}: {reason}")
 
     def _device(self) -> torch.device:
         return next(iter(self.optimizer.params.values())).device

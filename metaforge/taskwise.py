@@ -181,7 +181,7 @@ class Taskwise(InnerAlgorithm):
 
     @torch.no_grad()
     @plain_attention
-    def diagnose(self, params: Params, tasks: TaskBatch) -> str | None:
+    def diagnose(self, params: Params, tasks: TaskBatch, *, noise: Tree = None) -> str | None:
         pairs = zip(self._rows(tasks), query_rows(tasks, self.transductive), strict=True)
         for support, query in pairs:
             for step in range(self.steps + 1):

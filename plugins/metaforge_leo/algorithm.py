@@ -20,9 +20,6 @@ from metaforge_leo.networks import Classes
 from metaforge_leo.noise import Noise, NoiseShape
 from metaforge_leo.options import LeoOptions
 
-#: Draws of noise under which ``diagnose`` looks at a task.
-DIAGNOSED_DRAWS = 32
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -195,18 +192,12 @@ class Leo(InnerAlgorithm):
         return module
 
     @torch.no_grad()
-    def diagnose(self, params: Params, tasks: TaskBatch) -> str | None:
-        """On means first; then in training, with many draws of noise, as the one that failed is
-        not known here."""
-        stream = torch.Generator().manual_seed(0)
-        for b in range(len(tasks)):
-            for training, draws in ((False, 1), (True, DIAGNOSED_DRAWS)):
-                noise = self.draw_noise(stream, draws)
-                task = tasks[[b] * draws]
-                outcome = self.outcome(params, task, training=training, noise=noise)
-                for step, name, value in self._tensors(params, outcome):
-                    if not value.isfinite().all():
-                        return f"inner step {step}, tensor {name!r}"
+    def diagnose(self, params: Params, tasks: TaskBatch, *, noise: Tree = None) -> str | None:
+        """On means, or under the noise of a training step."""
+        outcome = self.outcome(params, tasks, training=noise is not None, noise=noise)
+        for step, name, value in self._tensors(params, outcome):
+            if not value.isfinite().all():
+                return f"inner step {step}, tensor {name!r}"
         return None
 
     def _tensors(self, params: Params, outcome: Outcome) -> Iterator[tuple[int, str, Tensor]]:

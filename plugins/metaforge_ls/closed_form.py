@@ -93,7 +93,7 @@ class ClosedForm(InnerAlgorithm):
         )
 
     @torch.no_grad()
-    def diagnose(self, params: Params, tasks: TaskBatch) -> str | None:
+    def diagnose(self, params: Params, tasks: TaskBatch, *, noise: Tree = None) -> str | None:
         tasks = self._fitting(params, tasks)
         assert tasks.query_x is not None
         support = self._support_features(params, tasks)

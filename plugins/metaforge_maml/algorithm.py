@@ -117,7 +117,7 @@ class Maml(InnerAlgorithm):
         return modules.with_values(self.module, self.adapt(params, support))
 
     @torch.no_grad()
-    def diagnose(self, params: Params, tasks: TaskBatch) -> str | None:
+    def diagnose(self, params: Params, tasks: TaskBatch, *, noise: Tree = None) -> str | None:
         inner = InnerLoop(1, self.options.lr, second_order=False)
         loop = LoopBackend(self.module, inner, self.transductive)
         pairs = zip(loop.support_rows(tasks), loop.query_rows(tasks), strict=True)

@@ -74,7 +74,7 @@ class Quadratic(InnerAlgorithm):
     def export(self, params, support):
         return nn.Identity()
 
-    def diagnose(self, params, tasks):
+    def diagnose(self, params, tasks, *, noise=None):
         return "inner step 0, tensor 'theta'"
 
 

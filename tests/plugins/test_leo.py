@@ -477,7 +477,7 @@ def test_diagnosis_names_step_and_tensor() -> None:
         assert algorithm.diagnose(bad, far) == expected
 
 
-def test_diagnosis_looks_at_training_too() -> None:
+def test_diagnosis_repeats_the_training_step() -> None:
     """exp(u) overflows; means do not read u."""
     algorithm, params = started()
     decoder = params[networks.DECODER].detach().clone()
@@ -485,7 +485,21 @@ def test_diagnosis_looks_at_training_too() -> None:
     bad = {**params, networks.DECODER: decoder}
     tasks = unit_tasks(SHAPE)
     assert algorithm.losses(bad, tasks).isfinite().all()
-    assert algorithm.diagnose(bad, tasks) == "inner step 0, tensor 'support logits'"
+    assert algorithm.diagnose(bad, tasks) is None
+    noise = noise_for(algorithm, tasks)
+    assert algorithm.diagnose(bad, tasks, noise=noise) == "inner step 0, tensor 'support logits'"
+
+
+def test_diagnosis_is_of_the_draw_that_failed() -> None:
+    """One code is sampled so far out that its class weights overflow; other draws are fine."""
+    algorithm, params = started()
+    tasks = unit_tasks(SHAPE)
+    fine = noise_for(algorithm, tasks)
+    assert algorithm.diagnose(params, tasks, noise=fine) is None
+    far = {**fine, "latents": fine["latents"].clone()}
+    far["latents"][0, 0] = 1e300
+    assert not algorithm.losses(params, tasks, training=True, noise=far).isfinite().all()
+    assert algorithm.diagnose(params, tasks, noise=far) is not None
 
 
 # -- as a component ------------------------------------------------------------------

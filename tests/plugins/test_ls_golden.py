@@ -11,6 +11,7 @@ from torch import Tensor
 
 from metaforge import losses, registry
 from metaforge.contracts import InnerAlgorithm, Params
+from metaforge.diagnosis import TaskLosses
 from metaforge.optimizers import OuterOptimizer
 from metaforge.outer import OuterLoop, StepLoss
 from metaforge.recipe.schema import Optimizer
@@ -168,7 +169,8 @@ def test_20_steps_of_adam(trajectory: dict[str, Tensor], case: str) -> None:
     def objective(step: int, params: Params, extra: Params) -> StepLoss:
         tasks = concatenate(batches[step % 4], target)
         found = algorithm.losses(params, tasks, training=True)
-        return StepLoss(found[:4].mean() + target_scale * found[4], found, tasks)
+        value = found[:4].mean() + target_scale * found[4]
+        return StepLoss(value, (TaskLosses(found, tasks),))
 
     settings = Optimizer(lr=1e-3, eps_convention="tf1", **clipping)
     optimizer = Recording(theta(trajectory), settings)
