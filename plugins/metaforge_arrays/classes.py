@@ -26,6 +26,10 @@ class Classes:
 
     def per_class(self, option: str, values: np.ndarray) -> np.ndarray:
         """An array with an entry for each class: in the labels' order, or indexed by label."""
+        if values.ndim != 1:
+            raise DataError(
+                f"arrays: {option} has shape {list(values.shape)}; expected [C], one for each class"
+            )
         if len(values) == len(self):
             return values
         whole = self.labels.dtype.kind in "iu"

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Mapping
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,15 @@ import numpy as np
 
 from metaforge.errors import DataError
 from metaforge.suggest import did_you_mean
+
+#: Kinds of Python objects, and the dtype of arrays that hold one kind alone.
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "str": ((str,), "U"),
+    "bytes": ((bytes,), "S"),
+    "bool": ((bool, np.bool_), "bool"),
+    "int": ((Integral,), "int64"),
+    "float": ((Real,), "float64"),
+}
 
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)
 
@@ -44,7 +55,7 @@ class Arrays:
     def get(self, option: str, value: Any) -> np.ndarray:
         """The array that ``option`` asks for. Raises ``DataError`` if it cannot be read."""
         if not isinstance(value, str):
-            return _in_memory(value)
+            return _in_memory(option, value)
         if lines := self.missing({option: value}):
             raise DataError(f"arrays: {lines[0]}")
         assert self.path is not None
@@ -57,7 +68,7 @@ class Arrays:
     def shape(self, option: str, value: Any) -> tuple[int, ...]:
         """The array's shape, from its header alone."""
         if not isinstance(value, str):
-            return _in_memory(value).shape
+            return _in_memory(option, value).shape
         if lines := self.missing({option: value}):
             raise DataError(f"arrays: {lines[0]}")
         assert self.path is not None
@@ -100,6 +111,34 @@ def _names(path: Path) -> tuple[str, ...]:
         ) from error
 
 
-def _in_memory(value: Any) -> np.ndarray:
-    """A numpy array from an array, a list or a torch tensor on any device."""
-    return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+def _in_memory(option: str, value: Any) -> np.ndarray:
+    """A numpy array from an array, a list or a torch tensor on any device.
+
+    Objects (a column of a data frame) become strings or numbers. Raises ``DataError`` where
+    they are not all of one kind, or where the rows differ in length.
+    """
+    try:
+        array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    except ValueError as error:
+        raise DataError(f"arrays: {option} does not make one array: {error}") from error
+    return _of_one_kind(option, array) if array.dtype.kind == "O" else array
+
+
+def _of_one_kind(option: str, objects: np.ndarray) -> np.ndarray:
+    found = Counter(map(_kind, objects.flat))
+    (kind,) = found if len(found) == 1 else ("several kinds",)
+    if kind not in _KINDS:
+        told = ", ".join(f"{kind} ({count})" for kind, count in found.most_common())
+        raise DataError(
+            f"arrays: {option} holds objects: {told or 'none'}; expected one kind, all strings or "
+            "all numbers: give every row one, or leave it out"
+        )
+    try:
+        return objects.astype(_KINDS[kind][1])
+    except OverflowError as error:
+        raise DataError(f"arrays: {option} has a number beyond 64 bits ({error})") from error
+
+
+def _kind(item: Any) -> str:
+    names = (kind for kind, (types, _) in _KINDS.items() if isinstance(item, types))
+    return next(names, type(item).__name__)

@@ -38,7 +38,9 @@ def make_pools(options: ArraysOptions, arrays: Arrays) -> dict[str, list[Pool]]:
     classes = read_classes(arrays.get("y", options.y))
     for name in ("x", "features"):
         if getattr(options, name) is not None:
-            _same_length(name, arrays.shape(name, getattr(options, name)), classes)
+            shape = arrays.shape(name, getattr(options, name))
+            _same_length(name, shape, classes)
+            _require_columns(name, shape)
     groups, group_names = _groups(options, arrays, classes)
     split = split_of_class(options, arrays, classes, groups)
     names, members = _names(options, arrays, classes), classes.members()
@@ -95,6 +97,14 @@ def _sample_groups(options: ArraysOptions, arrays: Arrays, classes: Classes) -> 
     given = arrays.get("sample_group", options.sample_group)
     _same_length("sample_group", given.shape, classes)
     return np.unique(given, return_inverse=True)[1]
+
+
+def _require_columns(option: str, shape: tuple[int, ...]) -> None:
+    if 0 in shape:
+        raise DataError(
+            f"arrays: {option} has shape {list(shape)}: its rows hold no numbers; expected "
+            "features [n, p] or images with one at least"
+        )
 
 
 def _same_length(option: str, shape: tuple[int, ...], classes: Classes) -> None:

@@ -107,6 +107,11 @@ LABELS = {
     "strings": np.array([f"kind {chr(97 + c)}" for c in range(CLASSES)]),
     "bytes": np.array([f"kind {chr(97 + c)}" for c in range(CLASSES)]).astype("S"),
     "unsigned": np.arange(CLASSES).astype(np.uint8) + 200,
+    "objects: strings": np.array([f"kind {chr(97 + c)}" for c in range(CLASSES)], dtype=object),
+    "objects: ints": np.array([10**12 + c for c in range(CLASSES)], dtype=object),
+    "objects: NumPy's ints": np.array([np.int16(c) for c in range(CLASSES)], dtype=object),
+    "objects: floats": np.array([c / 2 + 0.25 for c in range(CLASSES)], dtype=object),
+    "objects: bytes": np.array([f"kind {chr(97 + c)}".encode() for c in range(CLASSES)], object),
 }
 
 
@@ -119,8 +124,8 @@ def test_labels_of_any_kind_are_numbered_in_their_order(labels):
     names = source.describe_task("train", 0)["classes"]
     classes = [int(name) for name in plain.describe_task("train", 0)["classes"]]
     expected = labels[classes]
-    if labels.dtype.kind == "S":
-        expected = expected.astype(str)
+    if labels.dtype.kind == "S" or isinstance(labels[0], bytes):
+        expected = expected.astype("S").astype(str)
     elif labels.dtype.kind == "f" and (labels % 1 == 0).all():
         expected = expected.astype(int)
     assert names == list(map(str, expected))
@@ -132,7 +137,12 @@ def test_labels_of_any_kind_are_numbered_in_their_order(labels):
         (np.where(np.arange(len(Y)) == 7, np.nan, Y), "1 labels are NaN or infinite, first rows 7"),
         (RNG.normal(size=len(Y)), "looks like a regression target"),
         (np.eye(CLASSES)[Y], r"y has shape \[200, 25\]; expected class labels"),
-        (np.array([object()] * len(Y)), "dtype object"),
+        (np.array([object()] * len(Y)), r"y holds objects: object \(200\); expected one kind"),
+        (np.array(["a", *Y[1:]], object), r"y holds objects: int \(199\), str \(1\); expected one"),
+        (np.array([None, *map(str, Y[1:])], object), r"str \(199\), NoneType \(1\)"),
+        (np.array([True, *Y[1:]], object), r"int \(199\), bool \(1\)"),
+        (np.array([2**70, *Y[1:]], object), "y has a number beyond 64 bits"),
+        ([[1], [2, 3]], "y does not make one array"),
         (Y[:-1], r"x has shape \[200, 4\], but y has 199 rows"),
         (Y[:0], r"y has shape \[0\]"),
     ],
@@ -232,6 +242,17 @@ def test_whole_groups_are_divided():
         ({"group": [0, 1]}, "group has 2 entries"),
         ({"group": SPLIT, "group_names": ["a"]}, "group_names has 1 names, but group holds 0 to 2"),
         ({"sample_group": np.arange(3)}, r"sample_group has shape \[3\], but y has 200 rows"),
+        ({"group": 3}, r"group has shape \[\]; expected \[C\], one for each class"),
+        ({"class_names": [["a"]] * CLASSES}, r"class_names has shape \[25, 1\]; expected \[C\]"),
+        *(
+            ({option: np.array(["a", 1] * n, object)[:-1]}, rf"{option} holds objects: str \(")
+            for option, n in {
+                "split": 13,
+                "group": 13,
+                "class_names": 13,
+                "sample_group": 100,
+            }.items()
+        ),
     ],
 )
 def test_splits_and_groups_that_do_not_fit_are_named(options, message):
@@ -404,6 +425,21 @@ def test_packed_bits_are_images():
     assert (source.batch("train", [0]).support_x[0, 0, 0].numpy() == pixels[row]).all()
     with pytest.raises(DataError, match=r"\[6, 7\] expects uint8 rows of 6 bytes"):
         make(x=packed, bits=[6, 7])
+
+
+def test_objects_that_are_numbers_serve_as_numbers():
+    assert make(x=X.astype(object)).fingerprint == make().fingerprint
+
+
+@pytest.mark.parametrize("shape", [(200, 0), (200, 0, 3), (200, 1, 0, 4)])
+@pytest.mark.parametrize("option", ["x", "features"])
+def test_rows_without_numbers_are_named(option, shape, tmp_path):
+    expected = rf"{option} has shape \[200, {shape[1]}.*its rows hold no numbers"
+    with pytest.raises(DataError, match=expected):
+        make(**{option: np.zeros(shape)})
+    (found,) = problems(path=save(tmp_path, empty=np.zeros(shape)), **{option: "empty"})
+    with pytest.raises(DataError, match=expected):
+        raise DataError(found)
 
 
 @pytest.mark.parametrize("x", [X[:, 0], X.astype(complex), X.astype(str)])
