@@ -16,7 +16,7 @@ from torch import Tensor
 
 from metaforge.errors import NumericError
 
-#: Jitter tried after none, in shares of the mean diagonal entry: 1e-12, 1e-11, ..., 1e-6.
+#: Jitter tried after none, in shares of the diagonal's mean size: 1e-12, 1e-11, ..., 1e-6.
 JITTER_SHARES = tuple(10.0**power for power in range(-12, -5))
 
 
@@ -47,13 +47,14 @@ def factor(build: Callable[[], Tensor], ridge: float, name: str) -> Factor:
     ``build()`` gives K afresh, C-ordered and free to be overwritten: a failed
     factorisation in place destroys it. ``name`` says whose matrix it is.
 
-    Raises ``NumericError`` where K is not finite, or where jitter of 1e-6 of its mean
-    diagonal entry does not help; the message has the smallest eigenvalue.
+    Raises ``NumericError`` where K is not finite, or where jitter of 1e-6 of the mean size of
+    its diagonal does not help; the message has the smallest eigenvalue.
     """
     for share in (0.0, *JITTER_SHARES):
         matrix = build()
         diagonal = matrix.diagonal()
-        jitter = share * float(diagonal.mean())
+        scale = float(diagonal.abs().mean())
+        jitter = share * scale
         diagonal.add_(ridge + jitter)
         norm = _one_norm(matrix)
         if not math.isfinite(norm):
@@ -64,11 +65,19 @@ def factor(build: Callable[[], Tensor], ridge: float, name: str) -> Factor:
         lower, condition = _cholesky(matrix, norm)
         if lower is not None:
             return Factor(lower, jitter, condition)
-    raise NumericError(
-        f"task kernel {name!r}: its matrix on {len(matrix)} bank tasks plus lambda = {ridge:g} is "
-        f"not positive definite, even with jitter {jitter:.3g}; the kernel matrix's smallest "
-        f"eigenvalue is {smallest_eigenvalue(build()):.3g}; raise weighting.lambda, or correct "
-        "the kernel (it has to be positive semi-definite)"
+        if not scale:
+            break
+    raise NumericError(_not_positive_definite(build(), ridge, jitter, name))
+
+
+def _not_positive_definite(matrix: Tensor, ridge: float, jitter: float, name: str) -> str:
+    tried = f", even with jitter {jitter:.3g}" if jitter else " (its diagonal is all zeros)"
+    n_tasks = len(matrix)
+    return (
+        f"task kernel {name!r}: its matrix on {n_tasks} bank tasks plus lambda = {ridge:g} is "
+        f"not positive definite{tried}; the kernel matrix's smallest eigenvalue is "
+        f"{smallest_eigenvalue(matrix):.3g}; raise weighting.lambda, or correct the kernel (it "
+        "has to be positive semi-definite)"
     )
 
 

@@ -95,6 +95,8 @@ class Condition(Section):
 
 
 def _one_value_at_least(grid: dict[str, tuple]) -> dict[str, tuple]:
+    if not grid:
+        raise ValueError("it is empty, so that nothing is chosen: give a key and its values")
     for key, values in grid.items():
         if not values:
             raise ValueError(f"{key}: give at least one value")

@@ -69,6 +69,22 @@ def test_a_matrix_beyond_jitter_is_an_error_that_says_how_far(either_way: str) -
         assert part in message
 
 
+def test_a_diagonal_of_zeros_is_said_and_gives_no_jitter(either_way: str) -> None:
+    matrix = torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64)
+    with pytest.raises(NumericError) as caught:
+        linalg.factor(matrix.clone, 1e-8, "hollow")
+    assert "not positive definite (its diagonal is all zeros);" in str(caught.value)
+    assert "jitter" not in str(caught.value)
+    assert "eigenvalue is -1;" in str(caught.value)
+
+
+def test_jitter_is_never_negative(either_way: str) -> None:
+    """Of a diagonal that is negative it would make matters worse."""
+    matrix = -torch.eye(3, dtype=torch.float64)
+    with pytest.raises(NumericError, match=r"even with jitter 1e-06; .* eigenvalue is -1;"):
+        linalg.factor(matrix.clone, 1e-8, "negative")
+
+
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 def test_entries_that_are_not_finite_are_an_error(either_way: str, value: float) -> None:
     matrix = spectrum_matrix([1.0, 2.0, 3.0])

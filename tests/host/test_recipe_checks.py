@@ -82,6 +82,10 @@ CHECKS = {
         ["condition.sampling=proportional", "select.grid.condition.negative=[clip, keep]"],
         ['select.grid.condition.negative: "keep": proportional draws tasks by weight'],
     ),
+    "grid of nothing": (
+        ["select={grid: {}}"],
+        ["select.grid: it is empty, so that nothing is chosen: give a key and its values"],
+    ),
     "empty grid": (
         ["select.grid.condition.top_m=[]"],
         ["select.grid: condition.top_m: give at least one value"],
