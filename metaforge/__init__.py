@@ -27,12 +27,19 @@ def create(kind: str, name: str, *, context: Any = None, **options: Any) -> Any:
     return create_component(kind, name, context=context, **options)
 
 
-def run(recipe: Any, *overrides: str) -> Any:
-    """Run a recipe (a path or a mapping) with ``key=value`` overrides; its results as a dict."""
-    from metaforge.pipeline import run as run_pipeline
+def run(recipe: Any, *changes: Any) -> Any:
+    """Run a recipe, changed; its results as a dict.
+
+    ``recipe`` is a path, the name of a shipped one or a mapping; a change is a text
+    (``"condition.steps=50"``) or a mapping (``{"condition.steps": 50}``). Raises
+    ``RecipeError`` with every problem of the recipe, and what the run raises.
+    """
     from metaforge.recipe import load
 
-    return run_pipeline(load(recipe, overrides))
+    resolved = load(recipe, changes)  # before torch is imported, as it may have problems
+    from metaforge.pipeline import run as run_pipeline
+
+    return run_pipeline(resolved)
 
 
 def compare(

@@ -87,6 +87,12 @@ def create(kind: str, name: str, /, *, context: Context | None = None, **options
     """
     from metaforge.recipe.resolve import checked_options
 
+    for word, value in (("kind", kind), ("name", name)):
+        if not isinstance(value, str):
+            raise PluginError(
+                f"create: {word} is {value!r}, expected a text, as in "
+                'create("task_kernel", "gaussian")'
+            )
     component, plugin = _find(canonical_kind(kind), name)
     context = context or Context()
     kinds = nested_kinds(component.options_model)

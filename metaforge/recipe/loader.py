@@ -18,6 +18,7 @@ from metaforge.recipe.checks import cross_section
 from metaforge.recipe.dialect import dump
 from metaforge.recipe.document import Document, plain, read
 from metaforge.recipe.find import find_recipe
+from metaforge.recipe.overrides import Change
 from metaforge.recipe.presets import expand
 from metaforge.recipe.resolve import Chosen, resolve
 from metaforge.recipe.schema import Recipe
@@ -77,16 +78,20 @@ class ResolvedRecipe:
 
 
 def load(
-    source: str | Path | Mapping[str, Any], overrides: Iterable[str] = (), *, check: bool = True
+    source: str | Path | Mapping[str, Any],
+    overrides: Change | Iterable[Change] = (),
+    *,
+    check: bool = True,
 ) -> ResolvedRecipe:
     """Read, override, validate and complete a recipe.
 
     ``source`` is a path, the name of a shipped recipe, or a mapping; relative paths
-    in a mapping start from the working folder. With ``check``, the data, the sections
+    in a mapping start from the working folder. ``overrides`` are ``key=value`` texts or
+    mappings of dotted keys to values. With ``check``, the data, the sections
     together and the plugins' own checks are looked at as well. Raises ``RecipeError`` with
     every problem found.
     """
-    overrides = tuple(overrides)
+    overrides = overriding.as_texts(overrides)
     text, label, base_dir, document = _read(source)
     notes = overriding.apply(document, overriding.parse_all(overrides))
     try:
@@ -142,6 +147,11 @@ def _read(source: str | Path | Mapping[str, Any]) -> tuple[str, str, Path, Docum
     if isinstance(source, Mapping):
         data = plain(source)
         return dump(data), "<mapping>", Path.cwd(), Document(data)
+    if not isinstance(source, str | os.PathLike):
+        raise RecipeError(
+            "a recipe is a path, the name of a shipped one or a mapping; found "
+            f"{type(source).__name__}"
+        )
     path = find_recipe(source)
     try:
         if path.stat().st_size > MAX_BYTES:

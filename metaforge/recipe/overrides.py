@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -10,9 +11,12 @@ from pydantic import BaseModel
 from metaforge import registry
 from metaforge.errors import PluginError, Problem, RecipeError
 from metaforge.options import Choice, Options, nested_kinds
-from metaforge.recipe.document import Document, Key, dotted, read_value
+from metaforge.recipe.document import Document, Key, dotted, plain, read_value
 from metaforge.recipe.render import key_names, sections, shown
 from metaforge.recipe.schema import Recipe
+
+#: A change as it is given: ``key=value``, or a mapping of dotted keys to values.
+Change = str | Mapping[str, Any]
 
 
 class Override(NamedTuple):
@@ -29,6 +33,34 @@ def split_key(key: str) -> tuple[str, ...]:
     if key.startswith(grid):
         return "select", "grid", key.removeprefix(grid)
     return tuple(key.split("."))
+
+
+def as_texts(changes: Change | Iterable[Change]) -> tuple[str, ...]:
+    """Changes as ``key=value`` texts: such texts themselves, and mappings of dotted keys to
+    values. One alone may stand without a list. Raises ``RecipeError`` for anything else."""
+    if isinstance(changes, str | Mapping):
+        changes = (changes,)
+    elif not isinstance(changes, Iterable):
+        raise _no_change(changes)
+    texts: list[str] = []
+    for change in changes:
+        if isinstance(change, str):
+            texts.append(change)
+        elif isinstance(change, Mapping):
+            texts += [
+                f"{key}={json.dumps(value, ensure_ascii=False)}"
+                for key, value in plain(change).items()
+            ]
+        else:
+            raise _no_change(change)
+    return tuple(texts)
+
+
+def _no_change(found: Any) -> RecipeError:
+    return RecipeError(
+        "changes to a recipe are texts such as 'condition.steps=50', or mappings such as "
+        f"{{'condition.steps': 50}}; found {type(found).__name__}"
+    )
 
 
 def parse(text: str) -> Override:

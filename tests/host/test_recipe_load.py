@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import metaforge
 from metaforge.errors import RecipeError
 from metaforge.recipe import load
 from metaforge.recipe.find import shipped_dir
+from metaforge.recipe.overrides import as_texts, parse
 
 from .conftest import RECIPE
 
@@ -64,6 +67,55 @@ def test_overrides_read_as_written(fakes, write_recipe, override, expected):
     for part in key.split("."):
         found = found[part]
     assert found == value
+
+
+CHANGES = {
+    "texts": ["condition.steps=7", "kernel.use=laplace"],
+    "a mapping": {"condition.steps": 7, "kernel.use": "laplace"},
+    "mappings": [{"condition.steps": 7}, {"kernel.use": "laplace"}],
+    "mixed": ({"condition.steps": np.int64(7)}, "kernel=laplace"),
+}
+
+
+@pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
+def test_changes_are_texts_or_mappings(fakes, write_recipe, changes):
+    resolved = load(write_recipe(), changes)
+    assert resolved.recipe == load(write_recipe(), CHANGES["texts"]).recipe
+    assert resolved.recipe.condition.steps == 7
+
+
+def test_one_text_is_one_change(fakes, write_recipe):
+    assert load(write_recipe(), "seed=3").recipe.seed == 3
+
+
+VALUES = [1e-5, 1e16, 3, True, None, "no", "1", 'a "b" = c', "\U0001f600é", [1, 2.5], {"a": [None]}]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=map(repr, VALUES))
+def test_values_of_a_mapping_are_read_as_they_are(value):
+    (text,) = as_texts({"a.b": value})
+    found = parse(text)
+    assert (found.path, found.value, type(found.value)) == (("a", "b"), value, type(value))
+
+
+def test_a_problem_of_a_mapped_value_names_it(fakes, write_recipe):
+    with pytest.raises(RecipeError) as caught:
+        load(write_recipe(), {"condition.stpes": 7})
+    assert str(caught.value) == (
+        "override 'condition.stpes=7': condition.stpes: unknown key; did you mean 'steps'?"
+    )
+
+
+@pytest.mark.parametrize("changes", [None, 3, [None], [["seed=1"]], [{"a": object()}]], ids=repr)
+def test_what_is_no_change_is_refused(fakes, write_recipe, changes):
+    with pytest.raises(RecipeError, match=r"found (NoneType|int|list|object)$"):
+        load(write_recipe(), changes)
+
+
+@pytest.mark.parametrize("source", [None, 3, ["sp_maml"], b"sp_maml"], ids=repr)
+def test_what_is_no_recipe_is_refused(fakes, source):
+    with pytest.raises(RecipeError, match=r"a recipe is a path, .*; found (NoneType|int|list|byt)"):
+        metaforge.run(source)
 
 
 def test_the_last_override_wins(fakes, write_recipe):

@@ -33,6 +33,12 @@ def test_unknown_kind(fakes):
         registry.get("kernal", "gaussian")
 
 
+@pytest.mark.parametrize(("kind", "name"), [(None, "gaussian"), ("kernel", None), ("kernel", 3)])
+def test_what_is_no_text_is_refused(fakes, kind, name):
+    with pytest.raises(PluginError, match=r"create: (kind|name) is (None|3), expected a text"):
+        metaforge.create(kind, name)
+
+
 def test_unknown_name_suggests(fakes):
     with pytest.raises(PluginError, match="unknown task_kernel 'gausian'; did you mean 'gaussian'"):
         registry.get("kernel", "gausian")
