@@ -31,6 +31,7 @@ from metaforge.conditioning import Arm, Recall
 from metaforge.contracts import GramOperator, InnerAlgorithm, Params
 from metaforge.errors import DataError
 from metaforge.metatrain import LearnedWeighting
+from metaforge.recipe.checks import NO_GROUPS
 from metaforge.recipe.schema import Recipe
 from metaforge.tasks import TaskSource
 
@@ -137,9 +138,6 @@ def uncertainty_control(
 
 
 def check_groups(recipe: Recipe, source: TaskSource) -> None:
-    """The oracle needs groups; say so before the work starts."""
+    """The oracle needs groups; say so before the work starts, of data that show it only now."""
     if "oracle" in recipe.evaluate.controls and not source.group_names:
-        raise DataError(
-            f"evaluate.controls: oracle needs a data set with task groups, and {recipe.data.use!r} "
-            "has none here; leave oracle out, or name a group array"
-        )
+        raise DataError(f"evaluate.controls: {NO_GROUPS.format(recipe.data.use)}")

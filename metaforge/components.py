@@ -91,6 +91,10 @@ class Component:
     components the import. ``check``, if given, is ``"module:attribute"`` of a torch-free
     callable ``(options, context) -> list[str]`` that names every problem of the data
     before any work starts. ``cites`` holds BibTeX entries.
+
+    ``groups``, of a dataset, says whether its tasks have groups (``TaskSource.group_names``):
+    yes, no, ``"module:attribute"`` of a torch-free callable ``(options) -> bool``, or None
+    where only the loaded data can tell.
     """
 
     kind: Kind
@@ -101,6 +105,7 @@ class Component:
     cites: tuple[str, ...] = ()
     api: int = API_VERSION
     check: str | None = None
+    groups: bool | str | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -126,6 +131,17 @@ class Component:
         if found := fault(model):
             raise PluginError(f"{where}: {found}")
         return model
+
+    def has_groups(self, options: Options) -> bool | None:
+        """Whether a dataset's tasks have groups under these options; None for not known yet."""
+        if not isinstance(self.groups, str):
+            return self.groups
+        try:
+            return bool(load_attribute(self.groups)(options))
+        except Exception as error:
+            raise PluginError(
+                f"{self.kind} {self.name!r}: {self.groups} failed: {one_line(error)}"
+            ) from error
 
     def load(self) -> Any:
         """Import the target; errors are the host's to word."""

@@ -170,7 +170,8 @@ def _refuse_bad_component(hook: str, kind: str, component: Component) -> None:
     if not _NAME.fullmatch(component.name):
         raise PluginError(f"{hook} returned {name}: a name is letters, digits and . _ -")
     options = component.options if isinstance(component.options, str) else None
-    for target in (component.target, component.check, options):
+    groups = component.groups if isinstance(component.groups, str) else None
+    for target in (component.target, component.check, options, groups):
         if target is not None and not _TARGET.fullmatch(target):
             raise PluginError(f"{name}: {target!r} is not of the form 'module:attribute'")
     if options is None:

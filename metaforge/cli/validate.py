@@ -34,8 +34,19 @@ def described(resolved: ResolvedRecipe) -> str:
         lines.append("not the defaults:")
         rows = [(key, shown(value)) for key, value in resolved.changes.items()]
         lines.append(indented(table(rows)))
-    lines += [f"note: {note}" for note in resolved.notes]
+    lines += [f"note: {note}" for note in [*resolved.notes, *_left_to_the_run(resolved)]]
     return "\n".join(lines)
+
+
+def _left_to_the_run(resolved: ResolvedRecipe) -> list[str]:
+    """What only the loaded data can tell."""
+    from metaforge.recipe.checks import has_groups
+
+    controls = resolved.recipe.evaluate.controls
+    if "oracle" not in controls or has_groups(resolved) is not None:
+        return []
+    name = resolved.recipe.data.use
+    return [f"oracle needs tasks with groups; whether {name!r} has them, the run will say"]
 
 
 def _stages(recipe: Recipe) -> list[tuple[str, str]]:

@@ -22,6 +22,11 @@ SELECTABLE = ("kernel", "weighting", "condition")
 #: Combinations of a grid that are validated before the run; more would take seconds.
 MAX_COMBINATIONS = 500
 
+NO_GROUPS = (
+    "oracle recalls the bank tasks of a target's own group, and tasks of {!r} have no groups "
+    "here: remove oracle, or have tasks with groups (of arrays: group and within)"
+)
+
 Found = Iterator[tuple[Key, str]]
 
 
@@ -33,6 +38,8 @@ def cross_section(resolved: ResolvedRecipe) -> Found:
     yield from _optimizer(recipe.meta_train.optimizer, ("meta_train", "optimizer"))
     yield from _optimizer(recipe.condition.optimizer, ("condition", "optimizer"))
     yield from _output(recipe)
+    if "oracle" in recipe.evaluate.controls and has_groups(resolved) is False:
+        yield ("evaluate", "controls"), NO_GROUPS.format(recipe.data.use)
     if recipe.select:
         yield from _grid(resolved)
 
@@ -113,6 +120,12 @@ def _output(recipe: Recipe) -> Found:
         yield ("output",), f"{existing} is a file, a folder is needed for the runs"
     elif not os.access(existing, os.W_OK | os.X_OK):
         yield ("output",), f"{existing} is not writable: make it so, or set another output"
+
+
+def has_groups(resolved: ResolvedRecipe) -> bool | None:
+    """Whether the data's tasks have groups; None where only the loaded data can tell."""
+    (data,) = (choice for choice in resolved.chosen if choice.path == ("data",))
+    return data.component.has_groups(data.options)
 
 
 def _grid(resolved: ResolvedRecipe) -> Found:

@@ -18,5 +18,6 @@ def metaforge_datasets() -> Sequence[Component]:
             options="metaforge_arrays.options:ArraysOptions",
             summary="own features or images with labels, from an npz file or from memory",
             check="metaforge_arrays.layout:check",
+            groups="metaforge_arrays.layout:has_groups",
         )
     ]

@@ -30,6 +30,11 @@ def check(options: ArraysOptions, context: Context) -> list[str]:
     return problems(pools, options.sizes())
 
 
+def has_groups(options: ArraysOptions) -> bool:
+    """Whether tasks have groups: those that are drawn within a class group are of it."""
+    return options.within > 0
+
+
 def make_pools(options: ArraysOptions, arrays: Arrays) -> dict[str, list[Pool]]:
     """The pools of each split: tasks across class groups, within one, or both by ``within``.
 

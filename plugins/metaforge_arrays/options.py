@@ -40,7 +40,7 @@ class ArraysOptions(TaskOptions):
     group: Array = Field(None, description="a group (superclass, alphabet, ...) for each class")
     group_names: Array = Field(None, description="names of the numbers in group")
     within: Share = Field(
-        0.0, description="share of tasks whose classes are all of one group; true for all"
+        0.0, description="share of tasks whose classes are all of one group; 1 for all"
     )
     sample_group: Array = Field(
         None,

@@ -19,6 +19,7 @@ def metaforge_datasets() -> Sequence[Component]:
             summary="letters of a dozen scripts in matplotlib's typefaces: which letter is it, "
             "or which typeface; embedded, no download",
             check="metaforge_glyphs.plan:check",
+            groups=True,
         )
     ]
 

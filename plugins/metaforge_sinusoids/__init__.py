@@ -26,5 +26,6 @@ def metaforge_datasets() -> Sequence[Component]:
             options="metaforge_sinusoids.options:SinusoidsOptions",
             summary="few-shot regression on sines, lines, parabolas, tanh and absolute values",
             cites=(FINN2017, VUORIO2019),
+            groups=True,
         )
     ]

@@ -9,6 +9,7 @@ import torch
 import metaforge
 from metaforge.components import Context
 from metaforge.errors import DataError, RecipeError
+from metaforge.registry import get
 from metaforge.testing import datasets as laws
 from metaforge_arrays.layout import check
 from metaforge_arrays.options import ArraysOptions
@@ -291,6 +292,13 @@ def test_tasks_within_a_group_and_their_group_s_name():
         told = source.describe_task("train", task)
         parity = {int(name) % 2 for name in told["classes"]}
         assert parity == {("even", "odd").index(told["group"])}
+
+
+@pytest.mark.parametrize("within", [0.0, 0.3, 1.0])
+def test_groups_are_known_without_loading(within):
+    group = {"group": np.arange(CLASSES) % 2, "within": within, "ways": 2}
+    declared = get("dataset", "arrays").has_groups(ArraysOptions(**group))
+    assert declared == bool(make(**group).group_names)
 
 
 def test_half_of_the_tasks_within_a_group():

@@ -9,6 +9,7 @@ import torch
 import metaforge
 from metaforge.components import Context
 from metaforge.errors import DataError, RecipeError
+from metaforge.registry import get
 from metaforge.testing import datasets as laws
 from metaforge_sinusoids.options import FAMILIES, SinusoidsOptions
 from metaforge_sinusoids.source import CURVES, Sinusoids
@@ -90,6 +91,7 @@ def test_noise_is_normal_of_the_given_size_and_leaves_the_curves_alone():
 
 
 def test_fewer_families_are_the_groups_in_the_given_order():
+    assert get("dataset", "sinusoids").groups is True
     source = make(families=("tanh", "sine"))
     assert source.group_names == ("tanh", "sine")
     assert {source.describe_task("test", task)["group"] for task in range(50)} == {"tanh", "sine"}

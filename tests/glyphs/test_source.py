@@ -12,6 +12,7 @@ import metaforge
 from metaforge.components import Context
 from metaforge.contracts import Backbone
 from metaforge.errors import DataError, RecipeError
+from metaforge.registry import get
 from metaforge.testing import datasets as laws
 from metaforge.testing.datasets import Drawn
 from metaforge_glyphs import images
@@ -36,6 +37,7 @@ def test_another_process_draws_the_same_tasks(source):
 
 
 def test_kinds_are_the_groups_and_come_in_their_shares(make):
+    assert get("dataset", "glyphs").groups is True
     source = make(kinds={"letters": 1.0, "typefaces": 3.0})
     assert source.group_names == ("letters", "typefaces")
     share = source.groups("train", range(4000)).float().mean().item()

@@ -68,6 +68,7 @@ BROKEN = {
     "odd name": (a_model(name="'a:b'"), "a name is letters, digits"),
     "no target": (a_model(target="'a.b.C'"), "'a.b.C' is not of the form 'module:attribute'"),
     "no check": (a_model(check="'check'"), "'check' is not of the form 'module:attribute'"),
+    "groups' form": (a_model(groups="'yes'"), "'yes' is not of the form 'module:attribute'"),
     "options' form": (a_model(options="'Model'"), "'Model' is not of the form 'module:attribute'"),
     "no options": (a_model(options="dict"), "must be a subclass of metaforge.options.Options"),
     "open options": (

@@ -6,8 +6,10 @@ import os
 
 import pytest
 
-from metaforge.errors import RecipeError
+from metaforge.cli.validate import described
+from metaforge.errors import PluginError, RecipeError
 from metaforge.recipe import load
+from metaforge.recipe.checks import has_groups
 
 CHECKS = {
     "negative": (
@@ -125,6 +127,42 @@ FINE = [
 @pytest.mark.parametrize("overrides", FINE, ids=map(" ".join, FINE))
 def test_admitted(fakes, write_recipe, overrides):
     assert load(write_recipe(), overrides).problems() == []
+
+
+NO_GROUPS = "evaluate.controls: oracle recalls the bank tasks of a target's own group"
+
+
+@pytest.mark.parametrize("groups", ["False", "'fakeplug_groups:groups'"], ids=["no", "asked"])
+def test_oracle_without_groups(fakes, write_recipe, groups):
+    fakes.module("fakeplug_groups", "def groups(options): return options.shuffle")
+    source = (fakes.path / "fakeplug.py").read_text()
+    check = 'check="fakeplug_checks:check"'
+    fakes.module("fakeplug", source.replace(check, f"{check}, groups={groups}"))
+    with pytest.raises(RecipeError) as caught:
+        load(write_recipe(), ["evaluate.controls=[oracle]"])
+    assert NO_GROUPS in str(caught.value)
+    assert "'glyphs' have no groups" in str(caught.value)
+    assert caught.value.exit_code == 2
+    assert load(write_recipe(), ["evaluate.controls=[random_m]"]).problems() == []
+    if groups != "False":
+        with_groups = ["evaluate.controls=[oracle]", "data.shuffle=true"]
+        assert load(write_recipe(), with_groups).problems() == []
+
+
+def test_oracle_on_data_that_cannot_tell_is_left_to_the_run(fakes, write_recipe):
+    resolved = load(write_recipe(), ["evaluate.controls=[oracle]"])
+    assert has_groups(resolved) is None
+    assert "note: oracle needs tasks with groups; whether 'glyphs' has" in described(resolved)
+    assert "oracle needs" not in described(load(write_recipe()))
+
+
+def test_a_failing_answer_on_groups_names_the_data_set(fakes, write_recipe):
+    fakes.module("fakeplug_groups", "def groups(options): 1 / 0")
+    source = (fakes.path / "fakeplug.py").read_text()
+    check = 'check="fakeplug_checks:check"'
+    fakes.module("fakeplug", source.replace(check, f"{check}, groups='fakeplug_groups:groups'"))
+    with pytest.raises(PluginError, match=r"dataset 'glyphs': fakeplug_groups:groups failed: Zero"):
+        load(write_recipe(), ["evaluate.controls=[oracle]"])
 
 
 def test_file_in_the_way_of_the_output(fakes, write_recipe, tmp_path):
