@@ -8,7 +8,8 @@ These take part:
   the word ``third-party`` stands for all but the built-in ones) block;
 * if ``METAFORGE_PLUGINS`` (names, comma-separated) is set, only these and the files.
 
-NAME is a plugin's name or ``distribution:name``. A blocked plugin is never imported.
+NAME is a plugin's name or ``distribution:name``. A blocked plugin is never imported; to block
+a name that no plugin has is noted on stderr.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from metaforge.suggest import did_you_mean
 
 #: Both the entry-point group of plugins and the distribution of the built-in ones.
 GROUP = ENGINE = "metaforge"
+#: The word that blocks every plugin but the built-in ones.
+THIRD_PARTY = "third-party"
 
 
 class Found(NamedTuple):
@@ -81,7 +84,7 @@ class Settings(NamedTuple):
         names = {found.name, found.id}
         if names & set(self.blocked):
             return f"blocked by -p no:{found.name}"
-        disabled = names | ({"third-party"} if found.third_party else set())
+        disabled = names | ({THIRD_PARTY} if found.third_party else set())
         if disabled & set(self.disabled):
             return "blocked by METAFORGE_DISABLE_PLUGINS"
         if self.only and not found.is_file and not names & set(self.only):
@@ -89,15 +92,33 @@ class Settings(NamedTuple):
         return ""
 
     def refuse_unknown(self, found: Sequence[Found]) -> None:
-        """A plugin asked for, or blocked, by a name that none has."""
-        known = [name for plugin in found for name in (plugin.name, plugin.id)]
-        asked = {"-p no:": self.blocked, "METAFORGE_PLUGINS: ": self.only}
-        for source, names in asked.items():
-            for name in names:
-                if name not in known:
-                    raise PluginError(
-                        f"{source}{name}: no plugin has this name{did_you_mean(name, known)}"
-                    )
+        """A plugin asked for by a name that none has."""
+        known = _names(found)
+        for name in self.only:
+            if name not in known:
+                raise PluginError(_no_such("METAFORGE_PLUGINS: ", name, known))
+
+    def unknown_blocks(self, found: Sequence[Found]) -> list[str]:
+        """A line for each name that blocks nothing. That may be meant, of a plugin which is
+        not installed everywhere, so it is no error."""
+        known = _names(found)
+        disabled = [name for name in self.disabled if name != THIRD_PARTY]
+        given = {"-p no:": self.blocked, "METAFORGE_DISABLE_PLUGINS: ": disabled}
+        return [
+            _no_such(source, name, known)
+            for source, names in given.items()
+            for name in names
+            if name not in known
+        ]
+
+
+def _names(found: Sequence[Found]) -> list[str]:
+    """What the plugins may be called by."""
+    return [name for plugin in found for name in (plugin.name, plugin.id)]
+
+
+def _no_such(source: str, name: str, known: Sequence[str]) -> str:
+    return f"{source}{name}: no plugin has this name{did_you_mean(name, known)}"
 
 
 def find_installed() -> list[Found]:

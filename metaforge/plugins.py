@@ -205,6 +205,8 @@ class PluginHost:
         files = [find_file(path) for path in settings.files]
         found = find_installed() + files
         settings.refuse_unknown(found)
+        for line in settings.unknown_blocks(found):
+            print(f"note: {line}", file=sys.stderr)
         self.plugins = tuple(self._admit(plugin) for plugin in found)
         for record in self.plugins[len(found) - len(files) :]:
             if record.state == "failed":

@@ -125,20 +125,42 @@ def test_blocked_plugin_leaves_no_trace(site, monkeypatch, block):
     assert (record.components, record.hooks, record.source_hash) == ((), (), "")
 
 
-@pytest.mark.parametrize(
-    "settings", [Settings(blocked=("kernal",)), Settings(only=("kernal",))], ids=["block", "only"]
-)
-def test_name_that_no_plugin_has_is_an_error(site, settings):
+def test_asking_for_a_name_that_no_plugin_has_is_an_error(site):
     site.plugin("kernel", KERNEL.format(name="k"))
     with pytest.raises(
         PluginError, match=r"kernal: no plugin has this name; did you mean 'kernel'"
     ):
-        site.host(**settings._asdict())
+        site.host(only=("kernal",))
 
 
-def test_disabling_what_is_not_installed_is_harmless(site):
-    site.plugin("one", KERNEL.format(name="one"))
-    assert state(site.host(disabled=("absent",)), "one") == "loaded"
+UNKNOWN = "no plugin has this name"
+BLOCKS = {
+    "option": (Settings(blocked=("kernal",)), f"-p no:kernal: {UNKNOWN}; did you mean 'kernel'?"),
+    "full name": (
+        Settings(blocked=("dist-kernal:kernel",)),
+        f"-p no:dist-kernal:kernel: {UNKNOWN}; did you mean 'dist-kernel:kernel'?",
+    ),
+    "variable": (
+        Settings(disabled=("third-party", "kernal")),
+        f"METAFORGE_DISABLE_PLUGINS: kernal: {UNKNOWN}; did you mean 'kernel'?",
+    ),
+    "far": (Settings(disabled=("zzz",)), f"METAFORGE_DISABLE_PLUGINS: zzz: {UNKNOWN}"),
+}
+
+
+@pytest.mark.parametrize(("settings", "line"), BLOCKS.values(), ids=BLOCKS)
+def test_blocking_a_name_that_no_plugin_has_is_noted_and_harmless(site, capsys, settings, line):
+    site.plugin("kernel", KERNEL.format(name="k"))
+    host = site.host(**settings._asdict())
+    assert capsys.readouterr() == ("", f"note: {line}\n")
+    expected = "blocked" if "third-party" in settings.disabled else "loaded"
+    assert state(host, "kernel") == expected
+
+
+def test_blocking_what_is_there_is_not_noted(site, capsys):
+    site.plugin("kernel", KERNEL.format(name="k"))
+    site.host(blocked=("kernel", "dist-kernel:kernel"), disabled=("kernel", "third-party"))
+    assert capsys.readouterr() == ("", "")
 
 
 def test_single_file_plugin(site, tmp_path):
