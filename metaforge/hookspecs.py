@@ -81,7 +81,10 @@ def metaforge_recipes() -> Sequence[Path]:
 
 @hookspec
 def metaforge_add_commands(cli: click.Group) -> None:
-    """Add commands to the command line: ``cli.add_command(...)``. Since 0.1."""
+    """Add commands to the command line: ``cli.add_command(...)``. Since 0.1.
+
+    One with the name of a built-in verb never runs, and is told as the plugin's problem.
+    """
 
 
 @hookspec

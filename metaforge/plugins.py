@@ -45,7 +45,10 @@ _TARGET = re.compile(r"[\w.]+:\w+")
 
 
 class PluginRecord(NamedTuple):
-    """What is known of one plugin, loaded or not; ``reason`` says why it is not."""
+    """What is known of one plugin, loaded or not; ``reason`` says why it is not.
+
+    ``problems`` are faults of a loaded one that keep a part of it from working.
+    """
 
     name: str
     distribution: str
@@ -57,6 +60,7 @@ class PluginRecord(NamedTuple):
     hooks: tuple[str, ...] = ()
     recipe_dirs: tuple[Path, ...] = ()
     commands: Mapping[str, click.Command] = MappingProxyType({})
+    problems: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"plugin {self.name!r} ({self.distribution} {self.version}".rstrip() + ")"
@@ -178,6 +182,22 @@ def _refuse_bad_component(hook: str, kind: str, component: Component) -> None:
         _ = component.options_model  # refuses a bad class
 
 
+def _without_verbs(
+    commands: Mapping[str, click.Command],
+) -> tuple[Mapping[str, click.Command], tuple[str, ...]]:
+    """The commands that can be called, and a problem for each that a built-in verb hides."""
+    if not commands:
+        return commands, ()
+    from metaforge.cli.app import VERBS
+
+    good = {name: command for name, command in commands.items() if name not in VERBS}
+    hidden = sorted(set(commands) - set(good))
+    return good, tuple(
+        f"its command {name!r} never runs, as a built-in verb has this name: rename it"
+        for name in hidden
+    )
+
+
 def _tracer(plugin: str) -> tuple[Callable[..., None], Callable[..., None]]:
     def before(hook: str, functions: Sequence[Any], arguments: Mapping[str, Any]) -> None:
         if functions:
@@ -221,6 +241,7 @@ class PluginHost:
         try:
             plugin = _Plugin(found, self.settings.trace)
             self._refuse_twice(plugin)
+            commands, problems = _without_verbs(plugin.commands())
             record = PluginRecord(
                 *identity,
                 "loaded",
@@ -228,7 +249,8 @@ class PluginHost:
                 components=plugin.components(),
                 hooks=plugin.hooks,
                 recipe_dirs=plugin.recipe_dirs(),
-                commands=plugin.commands(),
+                commands=commands,
+                problems=problems,
             )
         except (Exception, SystemExit) as error:
             return PluginRecord(*identity, "failed", one_line(error))

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from metaforge import __version__, discovery
 from metaforge.errors import PluginError
 from metaforge.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from metaforge.plugins import PluginHost, PluginRecord
 
 #: Verb -> where its command is, and its line in ``metaforge --help``.
 VERBS = {
@@ -34,7 +37,7 @@ class LazyGroup(click.Group):
     """The built-in verbs by table, and the plugins' commands."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*VERBS, *sorted(set(_plugin_commands()) - set(VERBS))]
+        return [*VERBS, *sorted(_plugin_commands())]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name in VERBS:
@@ -63,22 +66,30 @@ class LazyGroup(click.Group):
         plugin_rows = []
         for name, offers in sorted(_plugin_commands().items()):
             plugin, command = offers[0]
-            if name in VERBS:
-                click.echo(f"note: {plugin}: its command {name!r} is a built-in verb", err=True)
-            else:
-                plugin_rows.append((name, f"{command.get_short_help_str()} [{plugin.name}]"))
+            plugin_rows.append((name, f"{command.get_short_help_str()} [{plugin.name}]"))
+        host = _host()
+        for plugin in host.plugins if host else ():
+            for problem in plugin.problems:
+                click.echo(f"note: {plugin}: {problem}", err=True)
         with formatter.section("Commands"):
             formatter.write_dl(rows + plugin_rows)
 
 
-def _plugin_commands() -> Mapping[str, list[tuple[Any, click.Command]]]:
-    """Commands of third parties, by name; the built-in plugins bring none, so stay unloaded."""
+def _plugin_commands() -> Mapping[str, list[tuple[PluginRecord, click.Command]]]:
+    """Commands of third parties, by name."""
+    host = _host()
+    return host.commands() if host else {}
+
+
+def _host() -> PluginHost | None:
+    """The plugin host, where there are others than the built-in plugins: those bring no command,
+    so that for ``--help`` they can stay unloaded."""
     settings = discovery.current_settings()
     if not settings.files and not any(found.third_party for found in discovery.find_installed()):
-        return {}
+        return None
     from metaforge.plugins import host
 
-    return host().commands()
+    return host()
 
 
 def _blocked(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:

@@ -20,11 +20,15 @@ def command() -> None:
     Ends with 1 if something required is missing or a plugin fails.
     """
     from metaforge.cli.text import table
+    from metaforge.plugins import host
 
     click.echo(table(list(_environment())))
     faults = [*_unmet(), *_failed_plugins()]
     for fault in faults:
         click.echo(f"missing: {fault}")
+    for plugin in host().plugins:
+        for problem in plugin.problems:
+            click.echo(f"note: {plugin}: {problem}")
     for package in OPTIONAL:
         if find_spec(package.name) is None:
             click.echo(

@@ -32,8 +32,9 @@ def command(as_json: bool) -> None:
 def _brings(plugin: PluginRecord) -> str:
     components = [f"{component.kind} {component.name}" for component in plugin.components]
     commands = [f"command {name}" for name in plugin.commands]
-    others = [] if components or commands else list(plugin.hooks)
-    return plugin.reason or ", ".join([*components, *commands, *others])
+    others = [] if components or commands or plugin.problems else list(plugin.hooks)
+    brings = ", ".join([*components, *commands, *others])
+    return "; ".join(filter(None, [plugin.reason or brings, *plugin.problems]))
 
 
 def _described(plugin: PluginRecord) -> dict[str, Any]:
@@ -43,6 +44,7 @@ def _described(plugin: PluginRecord) -> dict[str, Any]:
         "version": plugin.version,
         "state": plugin.state,
         "reason": plugin.reason,
+        "problems": list(plugin.problems),
         "components": [{"kind": c.kind, "name": c.name} for c in plugin.components],
         "hooks": list(plugin.hooks),
         "commands": list(plugin.commands),

@@ -356,7 +356,23 @@ def test_commands_of_plugins(cli, fakes):
 def test_command_of_a_plugin_hides_no_verb(cli, fakes):
     fakes.plugin("extra", COMMAND.format(name="ls"))
     assert "gaussian" in cli("ls")[1]
-    assert "its command 'ls' is a built-in verb" in cli("--help")[2]
+    problem = "its command 'ls' never runs, as a built-in verb has this name: rename it"
+    note = f"note: plugin 'extra' (dist-extra 1.0): {problem}\n"
+    assert cli("--help")[2] == note
+    assert note in cli("doctor")[1]
+    assert f"dist-extra 1.0  loaded  {problem}\n" in cli("plugins")[1]
+    found = {plugin["name"]: plugin for plugin in json.loads(cli("plugins", "--json")[1])}
+    assert found["extra"]["problems"] == [problem]
+    assert found["fake"]["problems"] == []
+    assert cli("validate", "fake")[2] == ""
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_is_a_name_that_plugins_cannot_take(site, verb):
+    site.plugin("extra", COMMAND.format(name=verb) + '    cli.add_command(hello, "hello")\n')
+    (record,) = site.host().plugins
+    assert (record.state, list(record.commands)) == ("loaded", ["hello"])
+    assert repr(verb) in record.problems[0]
 
 
 def test_two_plugins_with_one_command(cli, fakes):
