@@ -1,13 +1,16 @@
 """metaforge: conditional meta-learning, from any inner algorithm, task weighting and kernel.
 
-Importing this package imports neither torch nor a plugin's code.
+Importing this package imports nothing else: every command begins with it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+TYPE_CHECKING = False  # typing's own would have to be imported
+if TYPE_CHECKING:
+    from typing import Any
 
-from metaforge.hookspecs import hookimpl
+    from metaforge.hookspecs import hookimpl
+    from metaforge.tasks import TaskBatch
 
 __version__ = "0.1.0"
 __all__ = ["TaskBatch", "__version__", "compare", "create", "hookimpl", "run"]
@@ -67,6 +70,10 @@ def compare(
 
 
 def __getattr__(name: str) -> Any:
+    if name == "hookimpl":
+        from metaforge.hookspecs import hookimpl
+
+        return hookimpl
     if name == "TaskBatch":
         from metaforge.tasks import TaskBatch
 

@@ -141,3 +141,38 @@ def test_blocked_plugin_is_not_even_imported(environment):
     code = code.replace("sys.exit(code)", "print('fakeplug' in sys.modules, file=sys.stderr)")
     assert start(environment, "-p", "no:fake", "ls", "recipe", code=code).stderr.endswith("False\n")
     assert start(environment, "ls", "recipe", code=code).stderr.endswith("True\n")
+
+
+PRESS = """
+import os, signal, sys
+
+class Press:
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Press())
+from metaforge.cli import main
+sys.exit(main(["validate", "fake.yaml"]))
+"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["metaforge.cli.call", "click", "metaforge.cli.validate", "pluggy", "pydantic", "fakeplug"],
+)
+def test_ctrl_c_during_any_import_ends_with_one_line(environment, name):
+    done = start(environment, code=PRESS.format(name=name))
+    assert done.returncode == 130
+    assert (done.stdout, done.stderr.strip()) == ("", "interrupted")
+
+
+def test_nothing_is_imported_before_ctrl_c_is_met(environment):
+    code = """
+import sys, __future__
+before = set(sys.modules)
+from metaforge.cli import main
+print(*sorted(set(sys.modules) - before))
+"""
+    assert start(environment, code=code).stdout == "metaforge metaforge.cli\n"

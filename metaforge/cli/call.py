@@ -1,0 +1,42 @@
+"""A verb is run here, its errors turned into messages and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from metaforge.cli.app import app
+from metaforge.errors import Interrupted, MetaforgeError, RecipeError
+
+
+def call(arguments: Sequence[str] | None) -> int:
+    """Run the command line and return its exit code; see ``metaforge.cli.main``."""
+    try:
+        code = app.main(args=arguments, prog_name="metaforge", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except MetaforgeError as error:
+        _show(error)
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:  # what click makes of Ctrl-C, once it has ended the line
+        click.echo("interrupted", err=True)
+        return Interrupted.exit_code
+    except BrokenPipeError:  # the reader of our output has left, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _show(error: MetaforgeError) -> None:
+    if os.environ.get("METAFORGE_DEBUG", "") not in ("", "0"):
+        traceback.print_exception(error)
+    prefix = "" if isinstance(error, RecipeError) else "error: "
+    click.echo(f"{prefix}{error}", err=True)
+    if isinstance(error, RecipeError) and len(error.problems) > 1:
+        click.echo(f"{len(error.problems)} problems", err=True)
