@@ -37,5 +37,6 @@ def metaforge_datasets() -> Sequence[Component]:
             summary="miniImageNet or tieredImageNet as the features that LEO's authors released",
             cites=(RUSU2019, _VINYALS2016, _REN2018),
             check="metaforge_leo_embeddings.layout:check",
+            groups=False,
         )
     ]

@@ -53,6 +53,12 @@ def test_plugin_folders_are_the_entry_points():
     assert all(module == f"metaforge_{name}" for name, module in ENTRY_POINTS.items())
 
 
+def test_every_built_in_data_set_says_unloaded_whether_tasks_have_groups(built_in):
+    sets = [component for component, _ in host().components() if component.kind == "dataset"]
+    assert len(sets) >= 4
+    assert all(component.groups is not None for component in sets)
+
+
 def test_every_built_in_plugin_loads_and_adds_no_command(built_in):
     for plugin in host().plugins:
         assert plugin.state == "loaded", str(plugin) + plugin.reason

@@ -14,6 +14,7 @@ import metaforge
 from metaforge.components import Context
 from metaforge.errors import DataError, RecipeError
 from metaforge.recipe import load
+from metaforge.registry import get
 from metaforge.testing import datasets as laws
 from metaforge_leo_embeddings.layout import check
 from metaforge_leo_embeddings.options import LeoEmbeddingsOptions
@@ -87,6 +88,7 @@ def test_what_it_says_of_itself(root):
         **{split: f"{count} classes" for split, count in CLASSES.items()},
     }
     assert source.group_names == ()
+    assert get("dataset", "leo_embeddings").groups is False
     assert "not commercial" in source.licence
 
 
