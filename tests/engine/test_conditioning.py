@@ -1,5 +1,7 @@
 """The laws of phase 3, on an algorithm whose optimum is known in closed form."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,13 @@ from metaforge import seeding
 from metaforge.conditioning import Arm, Conditioner, Recall, draw
 from metaforge.metatrain import WarmStart
 from metaforge.optimizers import OuterOptimizer
+from metaforge.pooled import PooledTasks
+from metaforge.pools import Pool
 from metaforge.recipe.schema import Condition
+from metaforge.task_sizes import TaskSizes
+from metaforge.tasks import SPLITS
+from metaforge_ls.ls import Ls
+from metaforge_ls.options import LsOptions
 from tests.engine.toys import Points, Quadratic, recipe
 
 SOURCE = Points()
@@ -159,3 +167,46 @@ def test_query_labels_of_the_target_are_never_seen():
             return super().losses(params, tasks)
 
     condition(Recall.uniform(np.arange(4)), beta2=1.0, inner=Peeks(), target=1000, steps=2)
+
+
+def _resident() -> int:
+    """Bytes of this process in memory."""
+    text = Path("/proc/self/status").read_text()
+    line = next(x for x in text.splitlines() if x.startswith("VmRSS"))
+    return 1024 * int(line.split()[1])
+
+
+@pytest.mark.parametrize("keep", [False, True], ids=["as it is", "a theta kept for every target"])
+def test_memory_is_flat_over_500_targets(keep):
+    inner = Ls(LsOptions(hidden=64))
+    source = PooledTasks(
+        torch.rand(400, 64, generator=torch.Generator().manual_seed(0)),
+        {split: [Pool(split, _classes(first), _NAMES)] for first, split in enumerate(SPLITS)},
+        TaskSizes(5, 5, 5),
+        seed=0,
+        name="random",
+    )
+    theta = inner.init(source.shape, torch.Generator().manual_seed(0))
+    settings = recipe(condition={"steps": 2, "batch": 2}, precision="float32")
+    conditioner = Conditioner(settings, source, inner, WarmStart(theta))
+    arm = Arm("conditional", Recall.uniform(np.arange(20)), 1.0, 1.0)
+    kept, resident = [], []
+
+    def evaluate(params):
+        if keep:
+            kept.append({name: value.clone() for name, value in params.items()})
+
+    for target in range(500):
+        conditioner.run(source.batch("test", [target]), arm, [2], evaluate)
+        resident.append(_resident())
+    one_theta = sum(value.nbytes for value in theta.values())
+    # The allocator settles over the first half.
+    flat = resident[-1] - resident[249] < 250 * one_theta / 2
+    assert flat is not keep
+
+
+def _classes(first: int) -> tuple[np.ndarray, ...]:
+    return tuple(np.arange(10) + 10 * (10 * first + c) for c in range(10))
+
+
+_NAMES = tuple(map(str, range(10)))
