@@ -12,7 +12,8 @@ import numpy as np
 
 from metaforge import statistics
 from metaforge.arm_names import CONDITIONAL, compared_with
-from metaforge.recipe.schema import Recipe
+from metaforge.recipe.published import matching
+from metaforge.recipe.schema import PublishedFigure, Recipe
 
 Records = list[dict[str, Any]]
 
@@ -25,7 +26,8 @@ def compute(recipe: Recipe, records: Records, regression: bool) -> dict[str, Any
         else "accuracy (higher is better)",
         **figures(records),
         "statistics": statistics.METHOD,
-        "curve": _curves(records),
+        "published": _published(recipe),
+        "curve": _curves(records, recipe.condition.record_at is not None),
         "weights": _weights(records),
         "skipped_steps": sum(sum(r.get("skipped_steps", {}).values()) for r in records),
     }
@@ -82,13 +84,37 @@ def _control(final: dict[str, np.ndarray], name: str, unconditional: np.ndarray)
     return entry
 
 
-def _curves(records: Records) -> dict[str, Any]:
-    """Mean score at every recorded step; the headline step J was declared beforehand."""
+def _published(recipe: Recipe) -> list[dict[str, Any]]:
+    """What others printed for these settings; accuracies in percent, as printed."""
+    return [
+        {
+            "source": entry.source,
+            "when": {str(at[-1]): value for at, value in entry.conditions()},
+            "unconditional": _printed(entry.unconditional),
+            "conditional": _printed(entry.conditional),
+            "spread": entry.spread,
+            "finding": entry.finding,
+        }
+        for entry in matching(recipe)
+    ]
+
+
+def _printed(figure: PublishedFigure | None) -> dict[str, float] | None:
+    return None if figure is None else {"mean": figure[0], "spread": figure[1]}
+
+
+def _curves(records: Records, asked: bool) -> dict[str, Any]:
+    """Mean score at every recorded step, and SP's gain over J = 0 with its interval.
+
+    The headline step J was declared beforehand. ``asked``: the recipe named the steps.
+    """
     curves = {}
     for name in _arm_names(records):
         values = np.array([r["curves"][name] for r in records if name in r["curves"]])
         curves[name] = [float(v) for v in values.mean(0)]
-    return {"steps": records[0]["steps"], "mean": curves}
+    own = np.array([r["curves"][CONDITIONAL] for r in records])
+    gains = [statistics.paired(at_step, own[:, 0]) for at_step in own.T]
+    return {"steps": records[0]["steps"], "asked": asked, "mean": curves, "gain": gains}
 
 
 def _weights(records: Records) -> dict[str, Any] | None:

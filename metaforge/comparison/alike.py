@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from metaforge.comparison.methods import Method, flat
+from metaforge.comparison.methods import Method
 from metaforge.comparison.runs import FinishedRun
 from metaforge.errors import DataError
+from metaforge.recipe.document import flat
 
 _STEPS = "condition.steps"
 _META_STEPS = "meta_train.steps"

@@ -8,9 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from metaforge.comparison.runs import FinishedRun
+from metaforge.recipe.document import flat
 
-#: Keys that do not change what a method is: where, by what and how often it runs.
-_APART = frozenset(("seed", "name", "output", "device", "threads", "trackers", "evaluate.workers"))
+#: Keys that do not change what a method is: where, by what and how often it runs, and what
+#: others say of it.
+_APART = {
+    *("seed", "name", "output", "device", "threads", "trackers", "evaluate.workers"),
+    "published",
+}
 
 
 @dataclass(frozen=True)
@@ -23,17 +28,6 @@ class Method:
     @property
     def seeds(self) -> tuple[int, ...]:
         return tuple(run.seed for run in self.runs)
-
-
-def flat(recipe: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A recipe's options by dotted key; lists stay whole."""
-    found: dict[str, Any] = {}
-    for key, value in recipe.items():
-        if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{key}.")
-        else:
-            found[prefix + key] = value
-    return found
 
 
 def identity(recipe: Mapping[str, Any]) -> str:

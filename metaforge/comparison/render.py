@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from metaforge.arm_names import CONDITIONAL, compared_with
+from metaforge.report import published
 from metaforge.report.format import aligned, interval, number, p_value
 
 
@@ -27,7 +28,7 @@ def tables(found: dict[str, Any]) -> list[Table]:
     seeds = f"seed{'s' if len(found['seeds']) > 1 else ''} {_listed(found['seeds'])}"
     title = f"{unit}, {found['split']} targets, {seeds} (SP: conditional, after J steps)"
     every = [
-        Table(title, [_HEADER, *(_method(row, scale) for row in found["methods"])]),
+        Table(title, _methods(found["methods"], scale)),
         _controls(found["methods"], scale),
         _against_first(found["methods"], scale),
     ]
@@ -38,6 +39,16 @@ _HEADER = [
     *("method", "n", "unconditional", "95 % CI", "SP", "95 % CI", "seed sd"),
     *("SP - uncond.", "95 % CI", "p", "seed sd", "J", "s/target"),
 ]
+
+
+def _methods(rows: Sequence[dict[str, Any]], scale: float) -> list[list[str]]:
+    """The header and a row a method; others' figures in columns of their own, if there are any."""
+    cells = [_HEADER, *(_method(row, scale) for row in rows)]
+    for name, title in (("unconditional", "published uncond."), ("conditional", "published SP")):
+        column = [published.figure(published.first(row["published"], name)) for row in rows]
+        if any(column):
+            cells = [[*row, cell] for row, cell in zip(cells, [title, *column], strict=True)]
+    return cells
 
 
 def _method(row: dict[str, Any], scale: float) -> list[str]:
@@ -127,9 +138,16 @@ def stamp(found: dict[str, Any]) -> list[str]:
 def _closing(found: dict[str, Any]) -> list[str]:
     return [
         found["statistics"],
+        *dict.fromkeys(_source(entry) for row in found["methods"] for entry in row["published"]),
         *(f"warning: {text}" for text in found["warnings"]),
         *(f"note: {text}" for text in found["notes"]),
     ]
+
+
+def _source(entry: dict[str, Any]) -> str:
+    """What a published figure, or a finding without one, is from; and what its +- is."""
+    said = entry["finding"] or f"+- is the source's own: {entry['spread']}"
+    return f"published, not measured here: {entry['source']}; {said}"
 
 
 def as_text(found: dict[str, Any]) -> str:
@@ -178,12 +196,23 @@ def _wide(row: dict[str, Any], controls: Sequence[str], unlike: Sequence[str]) -
         cells |= _figure(f"sp_minus_{name}", control.get("sp_minus_control", {}))
     for name, figure in (row["minus_first"] or {}).items():
         cells |= _figure(f"{name}_minus_first", figure)
-    cells["steps"], cells["meta_train_steps"] = (
-        _listed(row["steps"]),
-        _listed(row["meta_train_steps"]),
-    )
+    cells["steps"] = _listed(row["steps"])
+    cells["meta_train_steps"] = _listed(row["meta_train_steps"])
     cells["seconds_per_target"] = row["seconds_per_target"]
-    return cells | {"runs": " ".join(r["path"] for r in row["runs"]), "unlike": "; ".join(unlike)}
+    cells |= {"runs": " ".join(r["path"] for r in row["runs"]), "unlike": "; ".join(unlike)}
+    return cells | _printed(row["published"])
+
+
+def _printed(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Others' figures in the unit they are printed in, which their columns' names tell apart."""
+    cells: dict[str, Any] = {}
+    for name in ("unconditional", "conditional"):
+        if printed := published.first(entries, name):
+            cells[f"published_{name}"] = printed["mean"]
+            cells[f"published_{name}_spread"] = printed["spread"]
+    if entries:
+        cells["published_sources"] = " | ".join(map(_source, entries))
+    return cells
 
 
 def _figure(name: str, figure: dict[str, Any]) -> dict[str, Any]:

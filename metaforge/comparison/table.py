@@ -56,7 +56,14 @@ def _row(method: Method) -> dict[str, Any]:
             run.results["seconds"]["per_target"]["conditional"] for run in method.runs
         ),
         "minus_first": None,
+        "published": _published(method),
     }
+
+
+def _published(method: Method) -> list[dict[str, Any]]:
+    """What the runs' own results tell of others' figures, each entry once."""
+    told = [entry for run in method.runs for entry in run.results.get("published", ())]
+    return [entry for place, entry in enumerate(told) if entry not in told[:place]]
 
 
 def _seed_sd(method: Method) -> dict[str, float | None]:

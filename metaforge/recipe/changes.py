@@ -16,11 +16,12 @@ from metaforge.recipe.schema import Recipe
 def changes(recipe: Recipe, chosen: Iterable[Chosen]) -> dict[str, Any]:
     """Dotted keys and values that differ from the defaults, in the recipe's order.
 
-    A key without a default (``data.use``) always differs.
+    A key without a default (``data.use``) always differs. ``published`` is no setting.
     """
     found: dict[str, Any] = {}
     options = {choice.path: choice.options for choice in chosen}
     _compare(recipe, (), options, found)
+    found.pop("published", None)
     return found
 
 

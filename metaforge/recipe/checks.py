@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from metaforge.errors import MetaforgeError, RecipeError
 from metaforge.recipe.document import Key
 from metaforge.recipe.overrides import split_key
+from metaforge.recipe.published import unknown_keys
 from metaforge.recipe.render import shown
 from metaforge.recipe.schema import Optimizer, Recipe
 
@@ -40,6 +41,7 @@ def cross_section(resolved: ResolvedRecipe) -> Found:
     yield from _output(recipe)
     if "oracle" in recipe.evaluate.controls and has_groups(resolved) is False:
         yield ("evaluate", "controls"), NO_GROUPS.format(recipe.data.use)
+    yield from unknown_keys(recipe)
     if recipe.select:
         yield from _grid(resolved)
 

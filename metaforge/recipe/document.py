@@ -57,6 +57,17 @@ def dotted(path: Key) -> str:
     return text
 
 
+def flat(recipe: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A recipe's options by dotted key; lists stay whole."""
+    found: dict[str, Any] = {}
+    for key, value in recipe.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{key}.")
+        else:
+            found[prefix + key] = value
+    return found
+
+
 def read(text: str, label: str) -> Document:
     """Read a recipe's text; ``label`` names it in problems.
 

@@ -5,7 +5,8 @@ model validates what stands beside ``use`` (see ``metaforge.recipe.resolve``).
 """
 
 import re
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -16,6 +17,7 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    model_validator,
 )
 
 from metaforge.options import Choice, choice
@@ -134,6 +136,50 @@ class Evaluate(Section):
     )
 
 
+#: Mean and spread: in percent for accuracies, in the metric's own unit for regression.
+PublishedFigure = tuple[float, NonNegativeFloat]
+
+
+class Published(Section):
+    """Figures that others printed for one setting, to stand beside the measured ones.
+
+    They change nothing of what a run computes, and do not make it another method.
+    """
+
+    when: dict[str, Any] | tuple[dict[str, Any], ...] = Field(
+        description="dotted keys and the values that the recipe must have, e.g. "
+        "{data.shots: 5}; or a list of such mappings, all of which must hold"
+    )
+    source: str = Field(min_length=1, description="where it is printed, and what differs there")
+    unconditional: PublishedFigure | None = Field(
+        None, description="[mean, spread] at J = 0: percent, or the metric's unit for regression"
+    )
+    conditional: PublishedFigure | None = Field(None, description="[mean, spread] after J steps")
+    spread: str | None = Field(
+        None, description="what the source's +- is, e.g. sd over 50 runs of 200 tasks"
+    )
+    finding: str | None = Field(
+        None, description="what the source says in words, where it prints no figure (a plot)"
+    )
+
+    def conditions(self) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+        """Each condition's place within the entry, which ends with its dotted key, and value."""
+        parts = enumerate(self.when) if isinstance(self.when, tuple) else [(None, self.when)]
+        for index, part in parts:
+            at = ("when",) if index is None else ("when", index)
+            for key, value in part.items():
+                yield (*at, key), value
+
+    @model_validator(mode="after")
+    def _says_what_it_is(self) -> Self:
+        figures = self.unconditional is not None or self.conditional is not None
+        if figures and self.spread is None:
+            raise ValueError("spread: say what the +- of the figures is, or that it is not stated")
+        if not figures and self.finding is None:
+            raise ValueError("give unconditional, conditional, or a finding in words")
+        return self
+
+
 def _device_name(name: str) -> str:
     if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", name):
         raise ValueError(f"{name!r} is no device: say auto, cpu, cuda or cuda:1")
@@ -170,4 +216,7 @@ class Recipe(Section):
     condition: Condition = Field(default_factory=Condition)
     select: Select | None = None
     evaluate: Evaluate = Field(default_factory=Evaluate)
+    published: tuple[Published, ...] = Field(
+        (), description="figures printed by others, shown beside the measured ones; no settings"
+    )
     trackers: tuple[Choice, ...] = Field((), json_schema_extra={"component_kind": "tracker"})

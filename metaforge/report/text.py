@@ -7,6 +7,7 @@ from typing import Any
 
 from metaforge import plugins
 from metaforge.records import read_json
+from metaforge.report import published
 from metaforge.report.format import aligned, interval, number, p_value
 
 HEADER = ["arm", "mean", "95 % CI", "sd", "n", "SP - arm", "95 % CI", "p", "s/target"]
@@ -14,8 +15,7 @@ HEADER = ["arm", "mean", "95 % CI", "sd", "n", "SP - arm", "95 % CI", "p", "s/ta
 
 def result_table(results: dict[str, Any]) -> tuple[str, list[str], list[list[str]]]:
     """Title, header and rows. Accuracies are shown in percent, differences in points."""
-    percent = results["metric"].startswith("accuracy")
-    scale = 100.0 if percent else 1.0
+    unit, scale = _unit(results)
     seconds = results["seconds"]["per_target"]
     difference = results["difference"]
     rows = [
@@ -30,8 +30,13 @@ def result_table(results: dict[str, Any]) -> tuple[str, list[str], list[list[str
     ]
     for name, control in results["controls"].items():
         rows.append(_row(name, control, control.get("sp_minus_control"), scale, seconds.get(name)))
-    unit = "accuracy, %" if percent else "mean squared error"
     return f"{results['recipe']}: {unit}, {results['split']} targets", HEADER, rows
+
+
+def _unit(results: dict[str, Any]) -> tuple[str, float]:
+    """What scores are shown in, and the factor that takes them there."""
+    percent = results["metric"].startswith("accuracy")
+    return ("accuracy, %", 100.0) if percent else ("mean squared error", 1.0)
 
 
 def _row(
@@ -52,6 +57,29 @@ def _row(
         p_value(difference["p"]) if difference else "",
         f"{seconds:.2f}" if seconds is not None else "",
     ]
+
+
+def curve_lines(results: dict[str, Any]) -> list[str]:
+    """Mean scores after each number of steps, where the recipe asked for more than J.
+
+    The gain is of SP over J = 0, paired, with its interval at each step.
+    """
+    curve = results["curve"]
+    if not curve["asked"]:
+        return []
+    unit, scale = _unit(results)
+    names = list(curve["mean"])
+    means = [[number(value, scale) for value in curve["mean"][name]] for name in names]
+    gains = [
+        (number(gain["mean"], scale, sign=True), interval(gain["ci95"], scale, sign=True))
+        for gain in curve["gain"]
+    ]
+    rows = [
+        [str(step), *at_step, *gain]
+        for step, gain, *at_step in zip(curve["steps"], gains, *means, strict=True)
+    ]
+    header = ["J", *names, f"{names[0]} - (J = 0)", "95 % CI"]
+    return [f"{unit}, after each number of steps J", *aligned([header, *rows])]
 
 
 def closing_lines(results: dict[str, Any], run_dir: Path) -> list[str]:
@@ -85,6 +113,8 @@ def render_lines(results: dict[str, Any], run_dir: Path) -> list[str]:
     """The report of a run, line by line, as its end prints it, plugins' sections included."""
     title, header, rows = result_table(results)
     lines = [title, *aligned([header, *rows])]
+    for block in (published.lines(results["published"]), curve_lines(results)):
+        lines += ["", *block] if block else []
     for heading, text in plugins.host().report_sections(results):
         lines += ["", heading, text]
     return [*lines, *closing_lines(results, run_dir)]
