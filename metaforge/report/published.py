@@ -22,18 +22,20 @@ def first(entries: Sequence[Entry], name: str) -> dict[str, float] | None:
 
 def lines(entries: Sequence[Entry]) -> list[str]:
     """A block of its own: the figures by source with what their +- is, then the findings."""
-    if not entries:
-        return []
-    with_figures = [entry for entry in entries if entry["spread"] is not None]
-    rows = [["published, not measured here", "J = 0", "SP", "+-"]] + [
-        [
-            entry["source"],
-            figure(entry["unconditional"]),
-            figure(entry["conditional"]),
-            entry["spread"],
-        ]
-        for entry in with_figures
-    ]
-    found = aligned(rows) if with_figures else []
+    printed = [entry for entry in entries if entry["spread"] is not None]
     findings = [entry for entry in entries if entry["finding"] is not None]
-    return found + [f"published: {entry['source']}: {entry['finding']}" for entry in findings]
+    return [
+        *(_table(printed) if printed else ()),
+        *(f"published, not measured here: {e['source']}: {e['finding']}" for e in findings),
+    ]
+
+
+def _table(entries: Sequence[Entry]) -> list[str]:
+    rows = [
+        [entry["source"], figure(entry["unconditional"]), figure(entry["conditional"])]
+        for entry in entries
+    ]
+    told = aligned([["published, not measured here", "J = 0", "SP"], *rows])
+    width = max(map(len, told))
+    spreads = ["+- is", *(entry["spread"] for entry in entries)]
+    return [f"{row:<{width}}  {spread}" for row, spread in zip(told, spreads, strict=True)]

@@ -113,8 +113,10 @@ def render_lines(results: dict[str, Any], run_dir: Path) -> list[str]:
     """The report of a run, line by line, as its end prints it, plugins' sections included."""
     title, header, rows = result_table(results)
     lines = [title, *aligned([header, *rows])]
-    for block in (published.lines(results["published"]), curve_lines(results)):
-        lines += ["", *block] if block else []
+    blocks = [published.lines(results["published"]), curve_lines(results)]
+    for block in filter(None, blocks):
+        lines += ["", *block]
+    lines += [""] if any(blocks) else []
     for heading, text in plugins.host().report_sections(results):
         lines += ["", heading, text]
     return [*lines, *closing_lines(results, run_dir)]
