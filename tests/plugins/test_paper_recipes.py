@@ -60,7 +60,7 @@ def write_cifar_fs(path: Path) -> None:
 
 def test_there_are_recipes():
     tables = ["paper/table3_leo", "paper/table3_ls", "paper/table3_maml"]
-    assert EVERY == ["paper/bank_size", "paper/cifar_fs", "paper/steps", *tables]
+    assert ["paper/bank_size", "paper/cifar_fs", "paper/steps", *tables] == EVERY
 
 
 @pytest.mark.parametrize(("variant", "shots"), COLUMNS)
