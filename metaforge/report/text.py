@@ -65,7 +65,7 @@ def curve_lines(results: dict[str, Any]) -> list[str]:
     The gain is of SP over J = 0, paired, with its interval at each step.
     """
     curve = results["curve"]
-    if not curve["asked"]:
+    if not curve.get("asked"):
         return []
     unit, scale = _unit(results)
     names = list(curve["mean"])
@@ -113,7 +113,7 @@ def render_lines(results: dict[str, Any], run_dir: Path) -> list[str]:
     """The report of a run, line by line, as its end prints it, plugins' sections included."""
     title, header, rows = result_table(results)
     lines = [title, *aligned([header, *rows])]
-    blocks = [published.lines(results["published"]), curve_lines(results)]
+    blocks = [published.lines(results.get("published", ())), curve_lines(results)]
     for block in filter(None, blocks):
         lines += ["", *block]
     lines += [""] if any(blocks) else []
