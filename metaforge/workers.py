@@ -45,6 +45,8 @@ def _obstacle(recipe: Recipe, device: str) -> str | None:
         return "workers compute on one thread each, which needs threads: 1"
     if not sys.platform.startswith("linux"):
         return f"processes cannot be forked safely on {sys.platform}"
+    if multiprocessing.current_process().daemon:
+        return "a daemonic process may not have processes of its own"
     if torch.device(device).type != "cpu" or torch.accelerator.is_available():
         # Autograd keeps a thread for every accelerator it sees, which a fork does not copy.
         return "processes cannot be forked once PyTorch has an accelerator in use"
@@ -107,7 +109,7 @@ class _Crew:
     def end(self) -> None:
         for process, answers in zip(self.processes, self.answers, strict=True):
             answers.close()
-            process.terminate()
+            process.kill()  # a worker holds nothing, and one that is stopped hears nothing else
         for process in self.processes:
             process.join()
 

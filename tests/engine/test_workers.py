@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -93,6 +94,30 @@ def test_leaving_early_ends_the_workers():
     answers.close()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_a_stopped_worker_can_be_ended():
+    def job(p: int) -> int:
+        if p == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return os.getpid()
+
+    answers = workers.ordered(job, range(4), 2)
+    next(answers)
+    answers.close()
+
+
+def test_a_daemonic_process_has_no_workers():
+    fork = multiprocessing.get_context("fork")
+    receive, send = fork.Pipe(duplex=False)
+
+    def run() -> None:
+        send.send(workers.count(load(SMALL).recipe, "cpu"))
+
+    process = fork.Process(target=run, daemon=True)
+    process.start()
+    assert receive.recv() == 1
+    process.join()
 
 
 def test_any_number_of_workers_gives_the_same_bits():
