@@ -11,10 +11,11 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from benchmarks.harness import Row, compare
+from benchmarks.ls import QUERIES, WAYS, WIDTH, five_products
 from metaforge.conditioning import Arm, Conditioner, Recall
+from metaforge.contracts import Params
 from metaforge.metatrain import WarmStart
 from metaforge.pooled import PooledTasks
 from metaforge.pools import Pool
@@ -23,7 +24,7 @@ from metaforge.task_sizes import TaskSizes
 from metaforge_ls.ls import Ls
 from metaforge_ls.options import LsOptions
 
-WIDTH, WAYS, QUERIES, BATCH, KEPT = 640, 5, 15, 12, 500
+BATCH, KEPT = 12, 500
 FLOOR = "floor: five products a step"
 
 
@@ -42,7 +43,7 @@ def _row(shots: int, steps: int) -> Row:
     return compare(
         f"conditioning one target, ls {WIDTH}-{WIDTH}, {shots}-shot, J = {steps}",
         {
-            FLOOR: _floor(theta["w0"], theta["w1"], n_rows, steps),
+            FLOOR: _floor(theta, n_rows, steps),
             "metaforge": lambda: conditioner.run(target, arm, [steps], lambda params: None),
         },
         peer=FLOOR,
@@ -87,15 +88,13 @@ def _recipe(steps: int) -> Recipe:
     )
 
 
-def _floor(w0: Tensor, w1: Tensor, n_rows: int, steps: int) -> Callable[[], None]:
-    random = torch.Generator().manual_seed(1)
-    x, above = (torch.randn(n_rows, WIDTH, generator=random) for _ in range(2))
+def _floor(theta: Params, n_rows: int, steps: int) -> Callable[[], None]:
+    step = five_products(
+        theta, torch.rand(n_rows, WIDTH, generator=torch.Generator().manual_seed(1))
+    )
 
-    def products() -> None:
+    def every_step() -> None:
         for _ in range(steps):
-            hidden = x @ w0
-            hidden @ w1
-            hidden.T @ above
-            x.T @ (above @ w1.T)
+            step()
 
-    return products
+    return every_step

@@ -30,6 +30,8 @@ class OuterOptimizer:
         self.params = _leaves(params)
         self.extra = _leaves(extra or {})
         self.steps = 0
+        #: Steps that theta's moments had seen before.
+        self._carried = 0
         groups = [{"params": list(self.params.values()), "lr": settings.lr}]
         if self.extra:
             groups.append({"params": list(self.extra.values()), "lr": extra_lr})
@@ -48,8 +50,9 @@ class OuterOptimizer:
         for leaf, gradient in zip(leaves, [*clipped, *gradients[len(self.params) :]], strict=True):
             leaf.grad = gradient
         if self.settings.use == "adam" and self.settings.eps_convention == "tf1":
-            for group in self._rule.param_groups:
-                group["eps"] = _ADAM_EPS / math.sqrt(1 - group["betas"][1] ** self.steps)
+            for group, before in zip(self._rule.param_groups, (self._carried, 0), strict=False):
+                seen = before + self.steps
+                group["eps"] = _ADAM_EPS / math.sqrt(1 - group["betas"][1] ** seen)
         self._rule.step()
 
     def clip(self, gradients: list[Tensor]) -> list[Tensor]:
@@ -81,26 +84,30 @@ class OuterOptimizer:
                 for name, tensor in tensors.items():
                     tensor.copy_(flat[f"{prefix}/{name}"])
         self._restore_rule(flat)
+        self.steps = int(flat["steps"])
 
     def carry_on(self, flat: dict[str, Tensor]) -> None:
         """Go on with another optimiser's moments and count of steps, at the values held here.
 
-        ``flat`` is its ``state``. What it has of learned weightings is taken only if there
-        are as many of them here: another arm's weighting starts afresh.
+        ``flat`` is its ``state``. Those of theta alone: an arm's learned weighting may be
+        another than that which was trained beside theta.
         """
-        held = len(self.params) + len(self.extra)
-        of = {name: int(name.split("/")[1]) for name in flat if name.startswith("rule/")}
-        most = held if max(of.values(), default=-1) + 1 == held else len(self.params)
-        self._restore_rule({k: v for k, v in flat.items() if k not in of or of[k] < most})
+        beyond = len(self.params)
+        kept = {k: v for k, v in flat.items() if k.startswith("rule/") and _index(k) < beyond}
+        self._restore_rule(kept)
+        self._carried = int(flat.get("steps", 0))
 
     def _restore_rule(self, flat: dict[str, Tensor]) -> None:
         entries: dict[int, dict[str, Tensor]] = {}
         for name, value in flat.items():
             if name.startswith("rule/"):
-                _, index, key = name.split("/")
-                entries.setdefault(int(index), {})[key] = value.clone()
+                entries.setdefault(_index(name), {})[name.split("/")[2]] = value.clone()
         self._rule.load_state_dict({**self._rule.state_dict(), "state": entries})
-        self.steps = int(flat.get("steps", 0))
+
+
+def _index(name: str) -> int:
+    """The tensor that an entry ``rule/<index>/<key>`` is about."""
+    return int(name.split("/")[1])
 
 
 def _leaves(params: Params) -> Params:

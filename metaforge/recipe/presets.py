@@ -65,8 +65,13 @@ PRESETS: dict[str, dict[str, Any]] = {
         "condition.optimizer.clip_norm": 0.1,
     },
 }
-#: Options that mean something else, or nothing, in another component.
-_ONLY_IN = {"kernel.sigma": "gaussian", "kernel.gamma": "gaussian", "weighting.lambda": "tasml"}
+#: Options that mean something else, or nothing, beside another ``use``.
+_ONLY_IN = {
+    "kernel.sigma": "gaussian",
+    "kernel.gamma": "gaussian",
+    "weighting.lambda": "tasml",
+    "condition.optimizer.eps_convention": "adam",
+}
 #: Other ways to say the same.
 _INSTEAD = dict.fromkeys(("kernel.sigma", "kernel.gamma"), ("gamma", "sigma", "bandwidth"))
 
@@ -90,12 +95,18 @@ def expand(document: Document) -> None:
 
 
 def _belongs(data: dict[str, Any], key: str, path: Key) -> bool:
-    """Whether the component in use, if the key is one's option, has it in the same sense."""
+    """Whether what is in use, if the key is an option of it, has it in the same sense."""
     kind = kind_at(data, path[:1])
+    if key in _ONLY_IN:
+        return _used(data, path) in (None, _ONLY_IN[key])
     if kind is None:
         return True
-    component = chosen_name(Recipe, str(path[0]), data.get(str(path[0])))
-    if key in _ONLY_IN:
-        return component == _ONLY_IN[key]
-    options = options_of(kind, component)
+    options = options_of(kind, chosen_name(Recipe, str(path[0]), data.get(str(path[0]))))
     return options is not None and path[-1] in options.model_fields
+
+
+def _used(data: Any, path: Key) -> Any:
+    """The ``use`` beside a key; None where the recipe leaves it to the default."""
+    for key in path[:-1]:
+        data = data.get(key) if isinstance(data, dict) else None
+    return data.get("use") if isinstance(data, dict) else data

@@ -92,7 +92,7 @@ class Condition(Section):
     optimizer: Optimizer = Field(default_factory=Optimizer)
     optimizer_state: Literal["fresh", "meta-train"] = Field(
         "fresh",
-        description="a target's optimiser starts anew, or with the moments of meta-training",
+        description="a target's optimiser starts anew, or with theta's moments of meta-training",
     )
 
 

@@ -89,24 +89,29 @@ def test_a_restored_optimiser_goes_on_bitwise(use):
         assert torch.equal(value, resumed.params[name])
 
 
-def test_moments_are_carried_on_and_another_weightings_are_not():
+@pytest.mark.parametrize("convention", ["torch", "tf1"])
+def test_thetas_moments_are_carried_on_and_a_weightings_are_not(convention):
+    settings = Optimizer(lr=RATE, eps_convention=convention)
     extra = {"s": torch.zeros(2, dtype=torch.float64)}
-    first = OuterOptimizer(start(), Optimizer(lr=RATE), extra, RATE)
+    whole = OuterOptimizer(start(), settings, extra, RATE)
     for t in range(1, 4):
-        first.step([*gradients(t), extra["s"] + t])
-    state = first.state()
-    same = OuterOptimizer(start(), Optimizer(lr=RATE), extra, RATE)
-    same.carry_on(state)
-    assert {k: v for k, v in same.state().items() if k.startswith("rule/")}.keys() == {
-        k for k in state if k.startswith("rule/")
-    }
-    assert torch.equal(same.params["a"], start()["a"]), "moments alone are carried"
-    for fewer in ({}, {"s": extra["s"], "t": extra["s"]}):
-        other = OuterOptimizer(start(), Optimizer(lr=RATE), fewer, RATE)
-        other.carry_on(state)
-        taken = {k.split("/")[1] for k in other.state() if k.startswith("rule/")}
-        assert taken == {"0", "1"}
-        other.step([*gradients(4), *fewer.values()])
+        whole.step([*gradients(t), extra["s"] + t])
+    # Another weighting, of another size; theta goes on, and the weighting begins.
+    other = {"s": torch.zeros(5, dtype=torch.float64)}
+    carried = OuterOptimizer(
+        {k: v.detach() for k, v in whole.params.items()}, settings, other, RATE
+    )
+    carried.carry_on(whole.state())
+    fresh = OuterOptimizer(start(), settings, other, RATE)
+    for t in range(4, 7):
+        tiny = 1e-7 * (other["s"] + t)
+        whole.step([*gradients(t), extra["s"] + t])
+        carried.step([*gradients(t), tiny])
+        fresh.step([*gradients(t), tiny])
+    for name, value in whole.params.items():
+        torch.testing.assert_close(carried.params[name], value, rtol=1e-14, atol=1e-15)
+        assert (fresh.params[name] - value).abs().max() > 1e-3
+    assert torch.equal(carried.extra["s"], fresh.extra["s"])
 
 
 def test_extra_parameters_have_their_own_rate_and_are_not_clipped():

@@ -24,16 +24,8 @@ from metaforge.recipe import load
 from metaforge.report import render_text
 from metaforge.warm_start import softmax_hint
 from metaforge_maml.algorithm import Maml
+from tests.small import SMALL
 
-SMALL = {
-    "name": "small",
-    "data": {"use": "sinusoids", "shots": 5, "queries": 10},
-    "inner": {"use": "maml", "model": {"use": "mlp", "hidden": [16]}, "steps": 2, "lr": 0.01},
-    "bank": {"size": 200},
-    "meta_train": {"steps": 60, "batch": 4, "validate_every": 20, "validation_targets": 10},
-    "condition": {"steps": 6, "batch": 4, "top_m": 10},
-    "evaluate": {"targets": 12},
-}
 KERNELS = ("gaussian", "laplace", "linear")
 WEIGHTINGS = ("tasml", "uniform", "uncertainty")
 

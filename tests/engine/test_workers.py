@@ -19,17 +19,9 @@ from metaforge.errors import MetaforgeError, NumericError, RecipeError
 from metaforge.pipeline import resume
 from metaforge.recipe import load
 from metaforge.records import write_json
+from tests.small import SMALL as RECIPE
 
-SMALL = {
-    "name": "small",
-    "threads": 1,
-    "data": {"use": "sinusoids", "shots": 5, "queries": 10},
-    "inner": {"use": "maml", "model": {"use": "mlp", "hidden": [16]}, "steps": 2, "lr": 0.01},
-    "bank": {"size": 100},
-    "meta_train": {"steps": 20, "batch": 4, "validate_every": 20, "validation_targets": 10},
-    "condition": {"steps": 5, "batch": 4, "top_m": 10},
-    "evaluate": {"targets": 7, "controls": ["random_m"]},
-}
+SMALL = {**RECIPE, "threads": 1, "evaluate": {"targets": 7, "controls": ["random_m"]}}
 
 
 @pytest.fixture(autouse=True)

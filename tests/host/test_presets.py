@@ -78,6 +78,13 @@ def test_other_components_get_what_means_the_same_in_them():
     assert recipe.weighting.options == {}
 
 
+def test_another_optimiser_has_no_eps_convention():
+    recipe = load(SHORT, ["preset=released", "condition.optimizer.use=sgd"]).recipe
+    assert recipe.condition.optimizer.use == "sgd"
+    assert recipe.condition.optimizer.eps_convention == "torch"
+    assert recipe.condition.optimizer.clip_value == 0.1
+
+
 def test_an_unknown_preset_and_a_clash_are_problems_that_say_where():
     with pytest.raises(RecipeError, match=r"preset: .*'paper' or 'released'"):
         load(SHORT, ["preset=papper"])
