@@ -2,7 +2,7 @@
 
 import sys
 
-from metaforge.cli import main
+from metaforge.cli import process
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(process())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import platform
@@ -32,6 +33,16 @@ def engine_digest() -> str:
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def prepare(threads: int | None, device: str) -> str:
+    """Make the process ready for long work; the device that ``device`` asks for."""
+    gc.enable()  # ``metaforge.cli.process`` starts without
+    if threads:
+        import torch
+
+        torch.set_num_threads(threads)
+    return pick_device(device)
 
 
 def pick_device(name: str) -> str:

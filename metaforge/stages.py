@@ -139,9 +139,7 @@ class Parts:
 
 def context_for(recipe: Recipe, base: Context) -> Context:
     """The recipe's seed, device and precision over a base context."""
-    if recipe.threads:
-        torch.set_num_threads(recipe.threads)
-    device = environment.pick_device(recipe.device)
+    device = environment.prepare(recipe.threads, recipe.device)
     return replace(base, seed=recipe.seed, device=device, dtype=recipe.precision)
 
 

@@ -17,20 +17,16 @@ def command(recipe: str, overrides: tuple[str, ...], quiet: bool) -> None:
     from metaforge.pretrain_recipe import load
 
     loaded = load(recipe, overrides)
-    import torch
-
     from metaforge.components import Context
     from metaforge.console import Console
-    from metaforge.environment import pick_device
+    from metaforge.environment import prepare
     from metaforge.pretraining import pretrain
 
-    if loaded.recipe.threads:
-        torch.set_num_threads(loaded.recipe.threads)
     console = Console(quiet=quiet)
     context = Context(
         seed=loaded.recipe.seed,
         base_dir=loaded.base_dir,
-        device=pick_device(loaded.recipe.device),
+        device=prepare(loaded.recipe.threads, loaded.recipe.device),
         report=console.line,
     )
     card = pretrain(loaded.recipe, context)
