@@ -1,4 +1,4 @@
-"""The command line. Nothing is imported here, so that Ctrl-C meets a handler from the start."""
+"""The command line. Nothing is loaded from disk here, so that Ctrl-C meets a handler at once."""
 
 from __future__ import annotations
 

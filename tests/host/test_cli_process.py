@@ -175,4 +175,4 @@ before = set(sys.modules)
 from metaforge.cli import main
 print(*sorted(set(sys.modules) - before))
 """
-    assert start(environment, code=code).stdout == "metaforge metaforge.cli\n"
+    assert start(environment, code=code).stdout == "gc metaforge metaforge.cli\n"  # gc is built in
