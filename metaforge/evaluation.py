@@ -17,6 +17,7 @@ from metaforge.conditioning import Arm, Conditioner
 from metaforge.contracts import InnerAlgorithm, Params
 from metaforge.errors import NumericError
 from metaforge.metatrain import WarmStart
+from metaforge.optimizers import OuterOptimizer
 from metaforge.recipe.schema import Recipe
 from metaforge.scoring import TargetScores
 from metaforge.tasks import TaskBatch, TaskSource, unpadded
@@ -60,6 +61,8 @@ class Evaluator:
     def run(self, target_ids: range, done: int = 0) -> Iterator[Evaluated]:
         """The targets of ``target_ids`` from position ``done`` on, in order."""
         groups = self.source.groups(self.split, target_ids).tolist()
+        # PyTorch imports its compiler with the first optimiser: once, and in no target's time.
+        OuterOptimizer(self.conditioner.start.theta, self.recipe.condition.optimizer)
 
         def evaluate(position: int) -> Evaluated:
             return self._target(position, target_ids[position], groups[position])

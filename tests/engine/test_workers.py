@@ -118,6 +118,31 @@ def test_any_number_of_workers_gives_the_same_bits():
     assert all(other == first for other in others)
 
 
+AT_THE_FORK = """
+import sys
+import metaforge
+from metaforge import workers
+
+ordered = workers.ordered
+
+def look(job, positions, crew):
+    print("torch._dynamo" in sys.modules)
+    return ordered(job, positions, crew)
+
+workers.ordered = look
+metaforge.run(RECIPE)
+"""
+
+
+def test_what_torch_imports_late_is_no_part_of_a_targets_time():
+    """With meta-training cached, the first optimiser of a process is a target's."""
+    metaforge.run(SMALL)
+    code = AT_THE_FORK.replace("RECIPE", repr(SMALL))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "from the cache" in done.stderr
+    assert done.stdout.splitlines()[0] == "True"
+
+
 def test_default_is_one_a_core_with_one_thread_and_else_one(monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(3)))
     monkeypatch.setattr("torch.accelerator.is_available", lambda: False)
