@@ -51,7 +51,7 @@ class _Run:
         self.trackers: list[Any] = []
 
     def execute(self) -> dict[str, Any]:
-        with self.folder.locked(), _terminable():
+        with self.folder.locked(), _terminable(), stages.threads_put_back():
             try:
                 found = self._stages()
             except KeyboardInterrupt:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -141,6 +143,16 @@ def context_for(recipe: Recipe, base: Context) -> Context:
     """The recipe's seed, device and precision over a base context."""
     device = environment.prepare(recipe.threads, recipe.device)
     return replace(base, seed=recipe.seed, device=device, dtype=recipe.precision)
+
+
+@contextmanager
+def threads_put_back() -> Iterator[None]:
+    """A recipe sets PyTorch's threads; a program that runs one gets its own back after it."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def header(recipe: Recipe, parts: Parts) -> dict[str, str]:

@@ -37,9 +37,9 @@ class EarlierRuns:
         same = [path for path in _folders(resolved) if _alike(self._recipe(path), wanted)]
         if not same:
             return None
-        recipe = resolved.recipe
-        context = stages.context_for(recipe, Context(base_dir=resolved.base_dir))
-        env = environment.describe(recipe, context)
+        with stages.threads_put_back():
+            context = stages.context_for(resolved.recipe, Context(base_dir=resolved.base_dir))
+            env = environment.describe(resolved.recipe, context)
         unfinished = None
         for path in same:
             if reason := self._outdated(path, resolved, context, env):

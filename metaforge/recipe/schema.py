@@ -132,7 +132,7 @@ class Evaluate(Section):
     workers: PositiveInt | None = Field(
         None,
         description="processes that share the targets, same bits for any number; default: "
-        "one a core (at most 8) on the CPU with threads: 1, else 1",
+        "one a core (at most 8) on the CPU with threads: 1 (Linux), else 1",
     )
 
 
@@ -200,7 +200,11 @@ class Recipe(Section):
         "auto", description="auto, cpu, cuda or cuda:1"
     )
     precision: Literal["float32", "float64"] = Field("float32", description="of theta and tasks")
-    threads: PositiveInt | None = Field(None, description="CPU threads; default: torch's own")
+    threads: PositiveInt | None = Field(
+        1,
+        description="CPU threads of PyTorch; tasks are small, so that more mostly wait for each "
+        "other, and targets are shared among processes at 1 alone; null: as many as PyTorch takes",
+    )
     on_nan: Literal["stop", "skip"] = Field(
         "stop",
         description="a loss that is not finite stops the run, or its step is skipped and counted",

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 import metaforge
 from metaforge import workers
@@ -21,7 +22,7 @@ from metaforge.recipe import load
 from metaforge.records import write_json
 from tests.small import SMALL as RECIPE
 
-SMALL = {**RECIPE, "threads": 1, "evaluate": {"targets": 7, "controls": ["random_m"]}}
+SMALL = {**RECIPE, "evaluate": {"targets": 7, "controls": ["random_m"]}}
 
 
 @pytest.fixture(autouse=True)
@@ -154,6 +155,21 @@ def test_default_is_one_a_core_with_one_thread_and_else_one(monkeypatch):
     assert workers.count(load(SMALL).recipe, "cpu") == 1
     with pytest.raises(RecipeError, match="accelerator"):
         workers.count(load(SMALL, ["evaluate.workers=2"]).recipe, "cpu")
+
+
+def test_a_run_has_one_thread_unless_told_and_puts_back_what_it_found():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        found = [
+            json.loads((Path(metaforge.run(SMALL, *more)["run_dir"]) / "env.json").read_text())
+            for more in ([], ["threads=2"], ["threads=null"])
+        ]
+        after = torch.get_num_threads()
+    finally:
+        torch.set_num_threads(before)
+    assert [env["threads"] for env in found] == [1, 2, 3]
+    assert after == 3
 
 
 def test_workers_of_more_than_one_thread_are_refused_before_the_work():
