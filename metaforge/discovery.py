@@ -193,11 +193,23 @@ def _installed_version(name: str) -> str | None:
 def find_file(path: Path) -> Found:
     """A plugin in a file of its own; its module is importable under the file's stem."""
     path = path.expanduser().absolute()
-    if not path.is_file() or path.suffix != ".py" or not path.stem.isidentifier():
-        raise PluginError(
-            f"--plugin {path}: expected a Python file with a module's name, such as my_kernel.py"
-        )
+    if fault := _fault_of_file(path):
+        raise PluginError(f"--plugin {path}: {fault}")
     return Found(path.stem, path.name, "", path.stem, load=lambda: _load_file(path), is_file=True)
+
+
+def _fault_of_file(path: Path) -> str:
+    """Why a path cannot be a plugin's file, or nothing."""
+    if not path.exists():
+        return "no such file (an installed plugin needs no --plugin: 'metaforge plugins' lists it)"
+    if not path.is_file():
+        return "found a folder, expected a Python file such as my_kernel.py"
+    if path.suffix != ".py" or not path.stem.isidentifier():
+        return (
+            f"{path.name!r} is no name of a Python module, which is letters, digits and _ before "
+            ".py: rename it, such as my_kernel.py"
+        )
+    return ""
 
 
 def _load_file(path: Path) -> ModuleType:
@@ -227,12 +239,13 @@ def source_hash(package: str) -> str:
 
     Part of every cache key that the package's code went into; compiled files are left
     out. Nothing is imported. Cached, since a process keeps the code that it loaded.
+    Raises ``PluginError`` where there is no such package.
     """
     import hashlib
 
     spec = importlib.util.find_spec(package)
     if spec is None:
-        raise PluginError(f"package {package!r} cannot be found, so its source has no hash")
+        raise PluginError(f"there is no module {package!r}")
     digest = hashlib.blake2b(digest_size=8)
     if spec.submodule_search_locations is None:
         digest.update(Path(spec.origin or "").read_bytes())

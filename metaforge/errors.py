@@ -71,6 +71,11 @@ class RecipeError(MetaforgeError):
         self.exit_code = codes.pop() if len(codes) == 1 else 2
         super().__init__("\n".join(map(str, problems)))
 
+    @property
+    def count(self) -> int:
+        """How many problems there are, without remarks on them, which have no place."""
+        return sum(bool(problem.path or problem.where) for problem in self.problems)
+
 
 def one_line(error: BaseException) -> str:
     """An exception's type and message in one line of bounded length; ours need no type."""

@@ -15,7 +15,7 @@ from metaforge.suggest import did_you_mean, nearest
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-_STATE = {"failed": "has failed", "blocked": "is blocked"}
+_STATE = {"failed": "has failed: ", "blocked": "is "}
 
 
 class UnknownComponent(PluginError):
@@ -68,7 +68,7 @@ def _unknown(kind: str, name: str, known: list[str]) -> UnknownComponent:
         summary += f" (there are: {', '.join(known) or 'none'})"
     plugins = host().plugins
     suspects = [
-        f"{plugin} may have it, but {_STATE[plugin.state]}: {plugin.reason}"
+        f"{plugin} may have it, but {_STATE[plugin.state]}{plugin.reason}"
         for plugin in plugins
         if plugin.state != "loaded"
     ]
@@ -98,7 +98,7 @@ def create(kind: str, name: str, /, *, context: Context | None = None, **options
     kinds = nested_kinds(component.options_model)
     ready = {key: options[key] for key in kinds if _is_ready(options.get(key))}
     named = {key: Choice(use=f"<{type(value).__qualname__}>") for key, value in ready.items()}
-    checked = checked_options(component, options | named, context.base_dir)
+    checked = checked_options(component, options | named, lambda key: context.base_dir)
     nested = {
         key: ready[key] if key in ready else _create_nested(nested_kind, checked, key, context)
         for key, nested_kind in kinds.items()
@@ -157,10 +157,17 @@ def component_identity(component: Component) -> dict[str, str]:
     plugin = owner(component)
     package = component.target.partition(":")[0].partition(".")[0]
     packages = sorted({package, plugin.package})
+    try:
+        source = "-".join(map(source_hash, packages))
+    except PluginError as error:
+        raise PluginError(
+            f"{component.kind} {component.name!r} of {plugin}: its code should be at "
+            f"{component.target!r}, but {error}: mend the target of its Component"
+        ) from error
     return {
         "kind": component.kind,
         "name": component.name,
         "distribution": plugin.distribution,
         "version": plugin.version,
-        "source": "-".join(map(source_hash, packages)),
+        "source": source,
     }

@@ -38,5 +38,5 @@ def _show(error: MetaforgeError) -> None:
         traceback.print_exception(error)
     prefix = "" if isinstance(error, RecipeError) else "error: "
     click.echo(f"{prefix}{error}", err=True)
-    if isinstance(error, RecipeError) and len(error.problems) > 1:
-        click.echo(f"{len(error.problems)} problems", err=True)
+    if isinstance(error, RecipeError) and (count := error.count) > 1:
+        click.echo(f"{count} problems", err=True)

@@ -179,6 +179,16 @@ def test_validate_lists_every_problem_and_counts_them(cli, tmp_path):
     ]
 
 
+def test_a_remark_on_a_problem_is_not_counted_as_another(cli, fakes):
+    fakes.plugin("late", "import no_such_module")
+    code, _, err = cli("validate", "fake", "kernel.use=theirs")
+    assert code == 4
+    assert len(err.splitlines()) == 2
+    assert "problems" not in err
+    _, _, err = cli("validate", "fake", "kernel.use=theirs", "data.weighs=2")
+    assert err.splitlines()[-1] == "2 problems"
+
+
 def test_validate_notes_plugins_that_are_left_out(cli, fakes):
     fakes.plugin("late", "import no_such_module")
     code, _, err = cli("validate", "fake")

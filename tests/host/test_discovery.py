@@ -184,11 +184,20 @@ def test_file_is_loaded_beside_named_plugins_only(site, tmp_path):
     assert [component.name for component, _ in host.components()] == ["one", "mine"]
 
 
-@pytest.mark.parametrize("name", ["absent.py", "not-a-module.py", "text.txt"])
-def test_what_is_no_plugin_file_is_refused(site, tmp_path, name):
-    if name != "absent.py":
-        (tmp_path / name).write_text("")
-    with pytest.raises(PluginError, match="expected a Python file"):
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("absent.py", "no such file"),
+        ("absent", "no such file .an installed plugin needs no --plugin"),
+        (".", "found a folder"),
+        ("not-a-module.py", "'not-a-module.py' is no name of a Python module"),
+        ("text.txt", "'text.txt' is no name of a Python module"),
+    ],
+)
+def test_what_is_no_plugin_file_is_refused(site, tmp_path, name, expected):
+    for written in ("not-a-module.py", "text.txt"):
+        (tmp_path / written).write_text("")
+    with pytest.raises(PluginError, match=f"--plugin {tmp_path}.*: {expected}"):
         site.host(files=(tmp_path / name,))
 
 

@@ -56,8 +56,27 @@ def test_unknown_name_tells_of_plugins_that_are_missing(fakes):
     with pytest.raises(PluginError) as caught:
         registry.get("kernel", "zzz")
     assert "'late' (dist-late 1.0) may have it, but has failed: ModuleNotFound" in str(caught.value)
-    assert "'shut' (dist-shut 1.0) may have it, but is blocked: blocked by -p no:shut" in str(
-        caught.value
+    assert "'shut' (dist-shut 1.0) may have it, but is blocked by -p no:shut" in str(caught.value)
+
+
+def test_code_that_is_not_where_its_component_says_names_both(site):
+    site.plugin(
+        "lost",
+        """
+        from metaforge.components import Component
+        from metaforge.hookspecs import hookimpl
+
+        @hookimpl
+        def metaforge_task_kernels():
+            return [Component("task_kernel", "lost", "no_such_package.kernel:Lost")]
+        """,
+    )
+    with pytest.raises(PluginError) as caught:
+        registry.component_identity(registry.get("kernel", "lost"))
+    assert str(caught.value) == (
+        "task_kernel 'lost' of plugin 'lost' (dist-lost 1.0): its code should be at "
+        "'no_such_package.kernel:Lost', but there is no module 'no_such_package': mend the "
+        "target of its Component"
     )
 
 
