@@ -30,19 +30,20 @@ def create(kind: str, name: str, *, context: Any = None, **options: Any) -> Any:
     return create_component(kind, name, context=context, **options)
 
 
-def run(recipe: Any, *changes: Any) -> Any:
+def run(recipe: Any, *changes: Any, quiet: bool = False) -> Any:
     """Run a recipe, changed; its results as a dict.
 
     ``recipe`` is a path, the name of a shipped one or a mapping; a change is a text
-    (``"condition.steps=50"``) or a mapping (``{"condition.steps": 50}``). Raises
-    ``RecipeError`` with every problem of the recipe, and what the run raises.
+    (``"condition.steps=50"``) or a mapping (``{"condition.steps": 50}``). Scores are as
+    measured: accuracies in 0..1, squared errors. ``quiet`` prints no progress and no table.
+    Raises ``RecipeError`` with every problem of the recipe, and what the run raises.
     """
     from metaforge.recipe import load
 
     resolved = load(recipe, changes)  # before torch is imported, as it may have problems
     from metaforge.pipeline import run as run_pipeline
 
-    return run_pipeline(resolved)
+    return run_pipeline(resolved, quiet=quiet)
 
 
 def compare(

@@ -82,7 +82,8 @@ class _Run:
         found = self._results(parts, facts, records, time.perf_counter() - started)
         self._observe("run_finished", run_dir=self.folder.path, results=found)
         self.folder.status("done", "results")
-        for line in render_lines(found, self.folder.path):
+        # The notes stand at the head of what was said, and in the report.
+        for line in render_lines({**found, "notes": []}, self.folder.path):
             self.console.line(line)
         return found
 

@@ -308,6 +308,19 @@ def test_a_model_that_ends_in_a_softmax_gets_a_hint():
     assert softmax_hint(built, learning) is None
 
 
+def test_notes_are_said_once_and_stand_in_the_report():
+    path = run("weighting.use=uniform")["run_dir"]
+    assert read(path, "log.txt").count("note: uniform does not rank tasks") == 1
+    assert render_text(Path(path)).count("note: uniform does not rank tasks") == 1
+
+
+def test_quiet_says_nothing(capsys):
+    metaforge.run(SMALL, quiet=True)
+    assert capsys.readouterr() == ("", "")
+    metaforge.run(SMALL)
+    assert "conditional" in capsys.readouterr().err
+
+
 def test_device_auto_says_what_it_took(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert "device        cpu" in read(run("device=auto")["run_dir"], "log.txt")
