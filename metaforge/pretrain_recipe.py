@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +23,7 @@ from metaforge import registry
 from metaforge.errors import PluginError, Problem, RecipeError
 from metaforge.options import Choice, choice, nested_kinds
 from metaforge.recipe import overrides as overriding
-from metaforge.recipe.document import Document, read
+from metaforge.recipe.document import Document, Key, read
 from metaforge.recipe.find import find_recipe
 from metaforge.recipe.loader import data_problems
 from metaforge.recipe.render import findings
@@ -65,10 +66,14 @@ class LoadedPretraining:
 
 
 def load(source: str | Path, overrides: Iterable[str] = ()) -> LoadedPretraining:
-    """Read, override and validate; raises ``RecipeError`` with every problem found."""
+    """Read, override and validate; raises ``RecipeError`` with every problem found.
+
+    Relative paths in the components start from the recipe's folder, those of overrides, and
+    ``output``, from the working folder.
+    """
     path = find_recipe(source)
     document = read(path.read_text(encoding="utf-8"), str(path))
-    overriding.apply(document, overriding.parse_all(overrides))
+    overriding.apply(document, overriding.parse_all(overrides), Path.cwd())
     base_dir = Path(os.path.abspath(path)).parent
     problems: list[Problem] = []
     recipe = None
@@ -77,27 +82,29 @@ def load(source: str | Path, overrides: Iterable[str] = ()) -> LoadedPretraining
     except ValidationError as error:
         found = findings(error, Pretraining, document.data)
         problems = [document.problem(key, message) for key, message in found]
-    problems += _component_problems(document, base_dir)
+    chosen, found_in_components = _components(document, base_dir)
+    problems += found_in_components
     if recipe is not None:
         problems += _output_problems(document, recipe.output)
     if problems or recipe is None:
         raise RecipeError(problems)
-    return LoadedPretraining(recipe, base_dir)
+    return LoadedPretraining(_with_paths(recipe, chosen), base_dir)
 
 
-def _component_problems(document: Document, base_dir: Path) -> list[Problem]:
-    """What is wrong with the options of the data and the backbone, and with the data."""
+def _components(document: Document, base_dir: Path) -> tuple[list[Chosen], list[Problem]]:
+    """The data and the backbone, and what is wrong with their options and with the data."""
     problems: list[Problem] = []
     chosen: list[Chosen] = []
     for section, kind in nested_kinds(Pretraining).items():
         given = document.data.get(section)
         if not isinstance(given, dict) or not isinstance(given.get("use"), str):
             continue  # the schema's own finding
+        folder = partial(_folder, document, section, base_dir)
         try:
             component = registry.get(kind, given["use"])
             options = {key: value for key, value in given.items() if key != "use"}
             chosen.append(
-                Chosen((section,), component, checked_options(component, options, base_dir))
+                Chosen((section,), component, checked_options(component, options, folder))
             )
         except PluginError as error:
             problems.append(document.problem((section, "use"), str(error), error.exit_code))
@@ -107,9 +114,28 @@ def _component_problems(document: Document, base_dir: Path) -> list[Problem]:
                 for p in error.problems
             ]
     seed = document.data.get("seed", 0)
-    return problems + data_problems(
-        chosen, document, seed if isinstance(seed, int) else 0, base_dir
-    )
+    seed = seed if isinstance(seed, int) else 0
+    return chosen, problems + data_problems(chosen, document, seed, base_dir)
+
+
+def _folder(document: Document, section: str, base_dir: Path, key: Key) -> Path:
+    return document.folder((section, *key), base_dir)
+
+
+def _with_paths(recipe: Pretraining, chosen: Iterable[Chosen]) -> Pretraining:
+    """The recipe with the paths among its components' own options made absolute."""
+    sections = {}
+    for component in chosen:
+        (section,) = map(str, component.path)
+        given = getattr(recipe, section)
+        read = component.options.model_dump(mode="json", by_alias=True)
+        paths = {
+            key: read[key]
+            for key in given.options
+            if isinstance(getattr(component.options, key, None), Path)
+        }
+        sections[section] = given.model_copy(update=paths)
+    return recipe.model_copy(update=sections)
 
 
 def _where(document: Document, section: str, problem: Problem) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -22,12 +23,13 @@ _SHAPES: dict[type, str] = {list: "a list", str: "text"}
 class Document:
     """A recipe's data; ``origins`` says for each key's path where it was written.
 
-    ``overridden`` holds the paths that an override set.
+    ``given`` holds the paths that an override set, each with the folder that relative paths
+    in its value start from.
     """
 
     data: dict[str, Any]
     origins: dict[Key, str] = field(default_factory=dict)
-    overridden: set[Key] = field(default_factory=set)
+    given: dict[Key, Path] = field(default_factory=dict)
 
     def where(self, path: Key) -> str:
         """Where a key was written; of one that was not, where its component was chosen."""
@@ -40,13 +42,22 @@ class Document:
                     return self.origins[key]
         return ""
 
+    def overridden(self, path: Key) -> bool:
+        """Whether an override set the key at ``path``, or one in it."""
+        return any(key[: len(path)] == path for key in self.given)
+
+    def folder(self, path: Key, recipe: Path) -> Path:
+        """What a relative path at a key starts from: the recipe's folder, or the override's."""
+        holders = (path[:length] for length in range(len(path), 0, -1))
+        return next((self.given[key] for key in holders if key in self.given), recipe)
+
     def problem(self, path: Key, message: str, code: int = 2) -> Problem:
         """A problem with the key at ``path``."""
         return Problem(dotted(path), message, self.where(path), code)
 
     def copy(self) -> Document:
         """An independent copy, for overrides to change."""
-        return Document(deepcopy(self.data), dict(self.origins), set(self.overridden))
+        return Document(deepcopy(self.data), dict(self.origins), dict(self.given))
 
 
 def dotted(path: Key) -> str:
@@ -179,4 +190,6 @@ def plain(value: Any, path: Key = ()) -> Any:
     if isinstance(value, list | tuple):
         return [plain(item, (*path, index)) for index, item in enumerate(value)]
     message = f"a recipe holds text, numbers, lists and mappings, found {type(value).__name__}"
+    if hasattr(value, "__array__"):
+        message += ": save arrays with numpy.savez, and name the file in data.path"
     raise RecipeError([Problem(dotted(path), message)])

@@ -71,7 +71,7 @@ class ResolvedRecipe:
             overriding.Override(overriding.split_key(key), plain(value), f"value of {key}")
             for key, value in values.items()
         ]
-        notes = overriding.apply(document, further)
+        notes = overriding.apply(document, further, self.base_dir)
         return _resolved(
             document, self.text, self.source, self.base_dir, self.overrides, [*self.notes, *notes]
         )
@@ -85,15 +85,15 @@ def load(
 ) -> ResolvedRecipe:
     """Read, override, validate and complete a recipe.
 
-    ``source`` is a path, the name of a shipped recipe, or a mapping; relative paths
-    in a mapping start from the working folder. ``overrides`` are ``key=value`` texts or
-    mappings of dotted keys to values. With ``check``, the data, the sections
-    together and the plugins' own checks are looked at as well. Raises ``RecipeError`` with
-    every problem found.
+    ``source`` is a path, the name of a shipped recipe, or a mapping. ``overrides`` are
+    ``key=value`` texts or mappings of dotted keys to values. Relative paths in a file start
+    from its folder, those in a mapping and in overrides from the working folder. With
+    ``check``, the data, the sections together and the plugins' own checks are looked at as
+    well. Raises ``RecipeError`` with every problem found.
     """
     overrides = overriding.as_texts(overrides)
     text, label, base_dir, document = _read(source)
-    notes = overriding.apply(document, overriding.parse_all(overrides))
+    notes = overriding.apply(document, overriding.parse_all(overrides), Path.cwd())
     try:
         resolved = _resolved(document, text, label, base_dir, overrides, notes)
     except _Invalid as error:

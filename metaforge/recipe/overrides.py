@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
@@ -86,9 +87,10 @@ def parse_all(texts: Iterable[str]) -> list[Override]:
     return parsed
 
 
-def apply(document: Document, overrides: Iterable[Override]) -> list[str]:
+def apply(document: Document, overrides: Iterable[Override], folder: Path) -> list[str]:
     """Change ``document``; returns a note for each option that a change of component drops.
 
+    Relative paths in the overrides start from ``folder``, wherever the recipe lies.
     An override that changes a section's ``use`` keeps what the recipe says beside it
     where the new component has such an option, and drops the rest. Options that an
     override gave are never dropped. Raises ``RecipeError`` where a key cannot be reached.
@@ -105,7 +107,7 @@ def apply(document: Document, overrides: Iterable[Override]) -> list[str]:
             continue
         if override.path[-1] == "use":
             notes += _drop_foreign(document, section, override)
-        _set(document, section, override)
+        _set(document, section, override, folder)
     if problems:
         raise RecipeError(problems)
     return notes
@@ -132,13 +134,14 @@ def holder(document: Document, override: Override) -> dict[str, Any]:
     return section
 
 
-def _set(document: Document, section: dict[str, Any], override: Override) -> None:
+def _set(document: Document, section: dict[str, Any], override: Override, folder: Path) -> None:
     path = override.path
-    for written in [key for key in document.origins if key[: len(path)] == path]:
-        del document.origins[written]
+    for known in (document.origins, document.given):
+        for key in [key for key in known if key[: len(path)] == path]:
+            del known[key]
     section[path[-1]] = override.value
     document.origins[path] = override.label
-    document.overridden |= {path[:depth] for depth in range(1, len(path) + 1)}
+    document.given[path] = folder
 
 
 def _drop_foreign(document: Document, section: dict[str, Any], override: Override) -> list[str]:
@@ -149,7 +152,7 @@ def _drop_foreign(document: Document, section: dict[str, Any], override: Overrid
     if options is None:
         return []  # not a component, or not to be had: for validation to report
     known = {"use", *options.model_fields, *key_names(options)}
-    foreign = [key for key in section if key not in known and (*at, key) not in document.overridden]
+    foreign = [key for key in section if key not in known and not document.overridden((*at, key))]
     for key in foreign:
         del section[key]
     return [

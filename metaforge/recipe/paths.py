@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import is_
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +14,8 @@ from pydantic import BaseModel
 from metaforge.recipe.document import Key
 
 M = TypeVar("M", bound=BaseModel)
+#: The folder that a relative path at a key starts from.
+Base = Callable[[Key], Path]
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 
 
@@ -32,19 +34,19 @@ def expanded(text: str) -> str:
     return os.path.expanduser(_VARIABLE.sub(value, text))
 
 
-def absolute_paths(options: M, base_dir: Path) -> tuple[M, list[tuple[Key, str]]]:
-    """``options`` with every ``Path`` in it made absolute against ``base_dir``.
+def absolute_paths(options: M, base: Base) -> tuple[M, list[tuple[Key, str]]]:
+    """``options`` with every ``Path`` in it made absolute, from the folder ``base(key)``.
 
     Also returns what is wrong, as (key, message): variables that are not set.
     """
     problems: list[tuple[Key, str]] = []
-    return _absolute(options, base_dir.absolute(), (), problems), problems
+    return _absolute(options, base, (), problems), problems
 
 
-def _absolute(value: Any, base: Path, at: Key, problems: list[tuple[Key, str]]) -> Any:
+def _absolute(value: Any, base: Base, at: Key, problems: list[tuple[Key, str]]) -> Any:
     if isinstance(value, Path):
         try:
-            return Path(os.path.normpath(base / expanded(str(value))))
+            return Path(os.path.abspath(base(at) / expanded(str(value))))
         except LookupError as error:
             problems.append((at, error.args[0]))
             return value

@@ -16,7 +16,7 @@ from metaforge.errors import PluginError, Problem, RecipeError
 from metaforge.options import Choice, Options, nested_kinds
 from metaforge.recipe.document import Document, Key, dotted, plain
 from metaforge.recipe.overrides import default_choice
-from metaforge.recipe.paths import absolute_paths, expanded
+from metaforge.recipe.paths import Base, absolute_paths, expanded
 from metaforge.recipe.render import findings
 from metaforge.recipe.schema import Recipe
 from metaforge.registry import UnknownComponent
@@ -131,7 +131,9 @@ class _Resolver:
         model = self._validated(expected, data, path)
         if model is None:
             return None
-        model, unset = absolute_paths(model, self.base_dir)
+        model, unset = absolute_paths(
+            model, lambda key: self.document.folder((*path, *key), self.base_dir)
+        )
         for key, message in unset:
             self._problem((*path, *key), message, code=3)
         if not unset:
@@ -173,9 +175,10 @@ def _same(value: Any, default: Any) -> bool:
         return False
 
 
-def checked_options(component: Component, options: Mapping[str, Any], base_dir: Path) -> Options:
+def checked_options(component: Component, options: Mapping[str, Any], base: Base) -> Options:
     """Options given from Python, validated by the component's own model.
 
+    A relative path starts from the folder ``base(key)``.
     Nested components may be given by name or mapping; what stands in them is validated
     when they are created. Raises ``RecipeError`` with every problem.
     """
@@ -190,7 +193,7 @@ def checked_options(component: Component, options: Mapping[str, Any], base_dir: 
     except ValidationError as error:
         found = findings(error, expected, data)
         raise RecipeError([Problem(dotted(key), text, where) for key, text in found]) from None
-    model, unset = absolute_paths(model, base_dir)
+    model, unset = absolute_paths(model, base)
     if unset:
         raise RecipeError([Problem(dotted(key), text, where, 3) for key, text in unset])
     return model

@@ -98,7 +98,8 @@ class Arrays:
 def _names(path: Path) -> tuple[str, ...]:
     if not path.is_file():
         raise DataError(
-            f"arrays: {path}: no such file; a relative path starts at the recipe's folder"
+            f"arrays: {path}: no such file; a relative path starts at the recipe's folder, in "
+            "key=value at the current one"
         )
     try:
         with zipfile.ZipFile(path) as archive:

@@ -16,7 +16,8 @@ Split = Literal["train", "val", "test"]
 class ArraysOptions(TaskOptions):
     path: Path | None = Field(
         None,
-        description="npz file, relative to the recipe; $VARIABLES and ~ are expanded; "
+        description="npz file, relative to the recipe (in key=value: to the current folder); "
+        "$VARIABLES and ~ are expanded; "
         "none for arrays in memory",
     )
     x: Array = Field(

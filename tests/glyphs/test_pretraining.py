@@ -244,3 +244,11 @@ def test_recipes_are_read_without_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_relative_paths_of_overrides_start_from_the_working_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.safetensors").write_bytes(b"")
+    recipe = load(SHIPPED, ["backbone.weights=mine.safetensors"]).recipe
+    assert recipe.backbone.options == {"weights": str(tmp_path / "mine.safetensors")}
+    assert load(SHIPPED).recipe.backbone.options == {"weights": "none"}

@@ -112,6 +112,13 @@ def test_what_is_no_change_is_refused(fakes, write_recipe, changes):
         load(write_recipe(), changes)
 
 
+def test_an_array_in_a_recipe_is_told_to_be_saved(fakes, write_recipe):
+    with pytest.raises(
+        RecipeError, match=r"data\.x: .*found ndarray: save arrays with numpy\.save"
+    ):
+        load(write_recipe(), {"data.x": np.zeros((2, 2))})
+
+
 @pytest.mark.parametrize("source", [None, 3, ["sp_maml"], b"sp_maml"], ids=repr)
 def test_what_is_no_recipe_is_refused(fakes, source):
     with pytest.raises(RecipeError, match=r"a recipe is a path, .*; found (NoneType|int|list|byt)"):
@@ -227,6 +234,38 @@ def test_relative_paths_start_from_the_recipe(fakes, write_recipe, monkeypatch):
     assert resolved.base_dir == path.parent
     assert resolved.recipe.data.options["root"] == str(path.parent.parent / "glyphs")
     assert resolved.recipe.data.options["files"] == ["/data/a"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["data.root=glyphs", {"data.root": Path("glyphs")}, "data={use: glyphs, root: glyphs}"],
+    ids=["text", "mapping", "section"],
+)
+def test_relative_paths_of_overrides_start_from_the_working_folder(
+    fakes, write_recipe, tmp_path, monkeypatch, change
+):
+    path = write_recipe(RECIPE.replace("ways: 3", "root: ../elsewhere\n  files: [a]"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    resolved = load(path, [change])
+    assert resolved.recipe.data.options["root"] == str(tmp_path / "here" / "glyphs")
+    monkeypatch.chdir(tmp_path)
+    assert resolved.with_values({"condition.steps": 3}).recipe.data == resolved.recipe.data
+
+
+def test_an_override_beside_a_path_leaves_it_to_the_recipe(
+    fakes, write_recipe, tmp_path, monkeypatch
+):
+    path = write_recipe(RECIPE.replace("ways: 3", "root: glyphs\n  files: [a]"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    resolved = load(path, ["data.root=mine", "data.files=[b]"])
+    assert resolved.recipe.data.options["files"] == [str(tmp_path / "here" / "b")]
+    resolved = load(path, ["data.root=mine"])
+    assert resolved.recipe.data.options["files"] == [str(path.parent / "a")]
+    assert resolved.with_values({"data.root": "b"}).recipe.data.options["root"] == str(
+        path.parent / "b"
+    )
 
 
 def test_unset_variable_is_a_problem_of_data(fakes, write_recipe, monkeypatch):
