@@ -1,0 +1,95 @@
+"""The documentation is true: its examples run, and what it names exists."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import metaforge
+from metaforge import discovery
+from metaforge.cli import main
+from metaforge.cli.app import VERBS
+from metaforge.discovery import Settings
+from metaforge.recipe import load
+
+ROOT = Path(__file__).parents[1]
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def blocks(name: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text(name), re.DOTALL)
+
+
+@pytest.fixture
+def cauchy(tmp_path, monkeypatch):
+    """The plugin of docs/plugins.md in a file of its own, loaded."""
+    path = tmp_path / "cauchy.py"
+    path.write_text(blocks("docs/plugins.md", "python")[0])
+    monkeypatch.chdir(tmp_path)
+    discovery.configure(Settings(files=(path,)))
+    yield metaforge.create("task_kernel", "cauchy")
+    discovery.configure(None)
+    del sys.modules["cauchy"]
+
+
+def law_test() -> dict:
+    found: dict = {}
+    exec(blocks("docs/plugins.md", "python")[1], found)
+    return found
+
+
+def test_the_plugin_of_the_docs_keeps_its_laws(cauchy):
+    law_test()["test_laws"]()
+
+
+def test_its_test_rejects_a_kernel_that_counts_padding(cauchy, monkeypatch):
+    def careless(self, tasks):
+        return tasks.support_x.flatten(2).double().mean(1)
+
+    monkeypatch.setattr(type(cauchy), "signature", careless)
+    with pytest.raises(AssertionError, match="mask"):
+        law_test()["test_laws"]()
+
+
+def test_a_recipe_can_choose_it(cauchy):
+    options = load("sp_ls", ["kernel.use=cauchy", "kernel.width=0.5"]).recipe.kernel.options
+    assert options == {"width": 0.5}
+
+
+def test_the_recipes_of_own_data_are_whole(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(blocks("docs/data.md", "python")[0], {})
+    assert np.load("embeddings.npz")["X"].shape == (2400, 64)
+    (tmp_path / "mine.yaml").write_text(blocks("docs/data.md", "yaml")[0])
+    assert main(["validate", "mine.yaml"]) == 0
+    (tmp_path / "mine.yaml").write_text(blocks("README.md", "yaml")[0])
+    assert main(["validate", "mine.yaml"]) == 0
+    assert main(["validate", "sp_maml", "data.use=arrays", "data.path=embeddings.npz"]) == 0
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_readme_tells_of_every_verb(verb):
+    assert f"metaforge {verb}" in text("README.md")
+
+
+def test_the_commands_of_the_readme_are_verbs_or_options():
+    for line in "\n".join(blocks("README.md", "sh")).splitlines():
+        if found := re.match(r"metaforge ([a-z]\w*)", line):
+            assert found[1] in VERBS, line
+
+
+def test_the_architecture_has_each_module_once():
+    table = text("docs/architecture.md").partition("| module | job |")[2].partition("\n## ")[0]
+    rows = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
+    named = sorted(name for row in rows for name in re.findall(r"`([\w/]+)`", row))
+    package = ROOT / "metaforge"
+    modules = [path.stem for path in package.glob("*.py") if not path.stem.startswith("__")]
+    folders = [f"{path.parent.name}/" for path in package.glob("*/__init__.py")]
+    assert named == sorted(modules + folders)
