@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from metaforge.errors import PluginError, one_line
+from metaforge.errors import PluginError, UnknownName, one_line
 from metaforge.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -42,14 +42,17 @@ ALIASES = {
 API_VERSION = 1
 
 
-def canonical_kind(kind: str) -> str:
-    """The kind that a user's word means: ``kernel``, ``kernels``, ``task_kernel``."""
+def canonical_kind(kind: str, further: tuple[str, ...] = ()) -> str:
+    """The kind that a user's word means: ``kernel``, ``kernels``, ``task_kernel``.
+
+    ``further`` are kinds that are none of components. Raises ``UnknownName``.
+    """
+    kinds = (*KINDS, *further)
     for word in (kind, kind.removesuffix("s")):
-        if ALIASES.get(word, word) in KINDS:
+        if ALIASES.get(word, word) in kinds:
             return ALIASES.get(word, word)
-    known = (*KINDS, *ALIASES)
-    raise PluginError(
-        f"unknown kind of component {kind!r}{did_you_mean(kind, known)} (kinds: {', '.join(KINDS)})"
+    raise UnknownName(
+        f"unknown kind {kind!r}{did_you_mean(kind, (*kinds, *ALIASES))} (kinds: {', '.join(kinds)})"
     )
 
 

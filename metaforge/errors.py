@@ -2,6 +2,18 @@
 
 A message says where, what was found, what was expected and what to do; the
 command line prints it without a traceback.
+
+====  =======================================================================
+code  meaning
+====  =======================================================================
+1     none of the others: ``doctor`` found something missing, a worker died
+2     usage or recipe: what was typed or written is not to be understood
+3     data, and files and output that cannot be read or written
+4     a plugin: missing, failed, ambiguous, or at odds with its contract
+5     a number went wrong
+130   stopped by the user, and resumable
+141   the reader of the output has left (128 + SIGPIPE, as a shell tells it)
+====  =======================================================================
 """
 
 from __future__ import annotations
@@ -16,15 +28,22 @@ class MetaforgeError(Exception):
 
 
 class DataError(MetaforgeError):
-    """The data cannot serve the recipe: missing, broken, too small or not finite."""
+    """The data cannot serve the recipe: missing, broken, too small or not finite. Also any
+    file, or the output, that cannot be read or written."""
 
     exit_code = 3
 
 
 class PluginError(MetaforgeError):
-    """A component is unknown, ambiguous, failed to load or broke its contract."""
+    """A component is missing, ambiguous, failed to load or broke its contract."""
 
     exit_code = 4
+
+
+class UnknownName(PluginError):
+    """No component, or kind of component, is called so: a slip of who wrote the name."""
+
+    exit_code = 2
 
 
 class NumericError(MetaforgeError):

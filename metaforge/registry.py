@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from metaforge.components import Component, Context, canonical_kind
 from metaforge.discovery import ENGINE, source_hash
-from metaforge.errors import MetaforgeError, PluginError, one_line
+from metaforge.errors import MetaforgeError, PluginError, UnknownName, one_line
 from metaforge.options import Choice, nested_kinds
 from metaforge.plugins import PluginRecord, host
 from metaforge.suggest import did_you_mean, nearest
@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 _STATE = {"failed": "has failed: ", "blocked": "is "}
 
 
-class UnknownComponent(PluginError):
-    """No component has this name; ``suspects`` are the missing plugins that may be why."""
+class UnknownComponent(UnknownName):
+    """No component has this name; ``suspects`` are the missing plugins that may be why, and
+    where there are any, it is a matter of plugins."""
 
     def __init__(self, summary: str, suspects: list[str]):
         super().__init__("\n  ".join([summary, *suspects]))
         self.summary = summary
         self.suspects = suspects
+        if suspects:
+            self.exit_code = PluginError.exit_code
 
 
 def get(kind: str, name: str) -> Component:

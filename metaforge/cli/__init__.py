@@ -16,8 +16,8 @@ _INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    0 ok, 1 other, 2 usage or recipe, 3 data, 4 plugin, 5 numeric, 130 interrupted. With
-    ``METAFORGE_DEBUG=1`` an error's traceback is shown as well.
+    ``metaforge.errors`` lists the codes. With ``METAFORGE_DEBUG=1`` an error's traceback is
+    shown as well.
     """
     try:
         from metaforge.cli.call import call

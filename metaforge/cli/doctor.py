@@ -10,6 +10,7 @@ from importlib.util import find_spec
 
 import click
 
+from metaforge.errors import MetaforgeError
 from metaforge.optional import OPTIONAL
 
 
@@ -36,7 +37,7 @@ def command() -> None:
                 f"  {package.command}"
             )
     if faults:
-        raise click.exceptions.Exit(1)
+        raise click.exceptions.Exit(MetaforgeError.exit_code)
     click.echo("everything required is here")
 
 

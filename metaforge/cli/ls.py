@@ -21,10 +21,11 @@ def command(kind: str | None, glob: str | None) -> None:
     or recipe; data, inner, kernel and weighting will do.
     """
     from metaforge.cli.text import table
+    from metaforge.components import canonical_kind
 
     if kind and glob is None and any(character in kind for character in "*?["):
         kind, glob = None, kind
-    wanted = _canonical(kind) if kind else None
+    wanted = canonical_kind(kind, (RECIPE,)) if kind else None
     rows = [
         row
         for row in (*_components(), *_recipes())
@@ -33,12 +34,6 @@ def command(kind: str | None, glob: str | None) -> None:
     if not rows:
         raise click.UsageError(f"nothing matches {' '.join(filter(None, (kind, glob)))!r}")
     click.echo(table(rows, ("KIND", "NAME", "FROM", "SUMMARY")))
-
-
-def _canonical(kind: str) -> str:
-    from metaforge.components import canonical_kind
-
-    return RECIPE if kind.removesuffix("s") == RECIPE else canonical_kind(kind)
 
 
 def _components() -> list[Row]:

@@ -120,8 +120,7 @@ class _Resolver:
             component = registry.get(kind, use)
             expected = component.options_model
         except UnknownComponent as error:
-            code = error.exit_code if error.suspects else RecipeError.exit_code
-            self._problem((*path, "use"), error.summary, code)
+            self._problem((*path, "use"), error.summary, error.exit_code)
             self._suspects = error.suspects
             return None
         except PluginError as error:

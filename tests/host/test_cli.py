@@ -95,6 +95,9 @@ BAD_USAGE = {
     "show too much": ["show", "a", "b", "c"],
     "show unknown": ["show", "gausian"],
     "list of nothing": ["ls", "kernel", "z*"],
+    "list of no kind": ["ls", "foo"],
+    "show of no kind": ["show", "foo", "gaussian"],
+    "show unknown of a kind": ["show", "kernel", "gausian"],
     "report of nothing": ["report", "no/such/folder"],
 }
 
@@ -104,7 +107,7 @@ def test_bad_usage_exits_2(cli, pipeline, words):
     code, out, err = cli(*words)
     assert code == 2
     assert out == ""
-    assert "Error: " in err
+    assert "error: " in err.lower()
     assert pipeline.calls == []
 
 
@@ -218,6 +221,11 @@ def test_ls(cli, words, names):
     assert not words or set(names) == set(found)
 
 
+def test_recipe_is_among_the_kinds_that_there_are(cli):
+    assert "task_weighting, tracker, recipe)" in cli("ls", "foo")[2]
+    assert "did you mean 'recipe'?" in cli("ls", "recpie")[2]
+
+
 def test_ls_says_what_a_recipe_is_for(cli):
     assert "A recipe of fakes." in cli("ls", "recipe")[1]
 
@@ -276,6 +284,13 @@ def test_cp_copies_and_never_overwrites(cli, tmp_path):
     assert cli("cp", "fake", tmp_path)[0] == 0
     assert (tmp_path / "fake.yaml").read_text() == RECIPE
     assert cli("cp", "fake", "no/such/folder/x.yaml")[0] == 2
+
+
+def test_cp_to_what_ends_in_a_slash_makes_the_folder(cli):
+    assert cli("cp", "fake", "my/recipes/")[0] == 0
+    assert Path("my/recipes/fake.yaml").read_text() == RECIPE
+    code, _, err = cli("cp", "fake", "my/recipes/fake.yaml/")
+    assert (code, "cannot be written" in err) == (2, True)
 
 
 def test_plugins_as_a_table_and_as_json(cli, fakes):
