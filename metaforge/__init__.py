@@ -35,7 +35,7 @@ def run(recipe: Any, *changes: Any, quiet: bool = False) -> Any:
 
     ``recipe`` is a path, the name of a shipped one or a mapping; a change is a text
     (``"condition.steps=50"``) or a mapping (``{"condition.steps": 50}``). Scores are as
-    measured: accuracies in 0..1, squared errors. ``quiet`` prints no progress and no table.
+    measured: accuracies in 0..1, squared errors. ``quiet`` prints no progress.
     Raises ``RecipeError`` with every problem of the recipe, and what the run raises.
     """
     from metaforge.recipe import load
@@ -50,7 +50,7 @@ def compare(
     first: Any,
     *rest: Any,
     over: Any = None,
-    seeds: Any = (),
+    seeds: Any = None,
     out: Any = None,
     force: bool = False,
     quiet: bool = False,
@@ -59,11 +59,13 @@ def compare(
 
     ``compare(run, run, ...)`` takes folders of finished runs; ``compare(recipe, "key=value",
     over={"weighting.use": ["tasml", "uniform"]}, seeds=[0, 1])`` makes what is missing of a
-    grid. Raises ``DataError`` for unlike runs unless forced, and for unfinished or damaged ones.
+    grid. Raises ``DataError`` for unlike runs unless forced, and for unfinished or damaged ones,
+    ``RecipeError`` for arguments of another kind.
     """
     from metaforge import comparison
+    from metaforge.comparison.given import is_grid
 
-    if over or seeds:
+    if is_grid(over, seeds):
         return comparison.compare_grid(
             first, rest, over=over, seeds=seeds, out=out, force=force, quiet=quiet
         )

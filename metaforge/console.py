@@ -1,6 +1,6 @@
 """What a run says on the terminal: the only user of rich.
 
-Everything goes to standard error, so that ``--json`` leaves standard output clean;
+Everything goes to standard error, as standard output is for results;
 on a terminal long stages show a bar with rate and time left, elsewhere a line a stage.
 """
 

@@ -19,6 +19,7 @@ from metaforge.optional import OPTIONAL
 from metaforge.options import Choice, nested_kinds
 from metaforge.recipe.schema import Recipe
 from metaforge.records import read_json
+from metaforge.run_files import Env
 
 _PACKAGES = (
     *("torch", "numpy", "scipy", "safetensors", "pydantic", "pluggy"),
@@ -126,14 +127,36 @@ def refuse_other_code(before: dict[str, Any], now: dict[str, Any], where: Path) 
         )
 
 
-def made_by(run_dir: Path) -> str:
-    """Which distributions served a run, for a message that one of them is missing now."""
-    components = read_json(run_dir / "env.json")["components"]
-    served = [
-        f"{section} {identity['name']} by {identity['distribution']} {identity['version']}"
-        for section, identity in components.items()
+def missing(run_dir: Path) -> list[str]:
+    """A line for each component of a run that is not here now: who had it, and how to give it."""
+    path = run_dir / "env.json"
+    components = read_json(path, Env)["components"] if path.exists() else {}
+    return [
+        f"{section} {was['name']} was from {_origin(was, run_dir)}"
+        for section, was in components.items()
+        if not _is_here(was)
     ]
-    return f"this run was made with: {', '.join(served)}"
+
+
+def _is_here(identity: dict[str, str]) -> bool:
+    try:
+        registry.get(identity["kind"], f"{identity['distribution']}:{identity['name']}")
+    except PluginError:
+        return False
+    return True
+
+
+def _origin(identity: dict[str, str], run_dir: Path) -> str:
+    distribution, version = identity["distribution"], identity["version"]
+    if not version:  # a file has none
+        return (
+            f"the plugin file {distribution}: give it again, "
+            f"metaforge --plugin path/to/{distribution} run --resume {run_dir}"
+        )
+    return (
+        f"{distribution} {version}: install it, pip install {distribution}=={version} "
+        "('metaforge plugins' says why a plugin is left out)"
+    )
 
 
 def optional_versions() -> dict[str, str | None]:

@@ -34,6 +34,10 @@ class DataError(MetaforgeError):
     exit_code = 3
 
 
+class DamagedFile(DataError):
+    """A file of a run is not what was written there, or was written by another version."""
+
+
 class PluginError(MetaforgeError):
     """A component is missing, ambiguous, failed to load or broke its contract."""
 

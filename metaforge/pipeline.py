@@ -6,26 +6,39 @@ killed at any moment goes on from its folder and ends with the same bits.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from metaforge import environment, plugins, registry, results, selection, stages
+from metaforge import environment, plugins, registry, results, run_files, selection, stages
 from metaforge.arms import BankFacts
 from metaforge.components import Context
 from metaforge.console import Console
-from metaforge.errors import Interrupted, MetaforgeError, PluginError
+from metaforge.errors import (
+    DataError,
+    Interrupted,
+    MetaforgeError,
+    PluginError,
+    Problem,
+    RecipeError,
+)
 from metaforge.evaluation import Evaluator
 from metaforge.metatrain import WarmStart
 from metaforge.recipe import ResolvedRecipe, load
+from metaforge.recipe.overrides import Change, as_texts, parse_all
 from metaforge.records import load_tensors, read_json, write_json
 from metaforge.report import render_lines
 from metaforge.rundir import RunDir
 from metaforge.warm_start import warm_start
+from metaforge.workers import WorkerLost
+
+#: The one key that a resumed run may change, as it changes no result.
+_WORKERS = ("evaluate", "workers")
 
 
 def run(resolved: ResolvedRecipe, *, quiet: bool = False) -> dict[str, Any]:
@@ -33,37 +46,76 @@ def run(resolved: ResolvedRecipe, *, quiet: bool = False) -> dict[str, Any]:
     return _Run(resolved, RunDir.create(resolved), quiet).execute()
 
 
-def resume(path: Path, *, quiet: bool = False) -> dict[str, Any]:
-    """Go on with a run that was stopped; same bits as if it had not been."""
+def resume(
+    path: Path, changes: Change | Iterable[Change] = (), *, quiet: bool = False
+) -> dict[str, Any]:
+    """Go on with a run that was stopped; same bits as if it had not been.
+
+    ``changes`` may set ``evaluate.workers``, which changes no bit. Raises ``RecipeError`` for
+    those of any other key, and ``PluginError`` where what served the run is not here.
+    """
     folder = RunDir.open(Path(path))
+    values = _harmless(changes, folder.path)
     try:
         resolved = load(folder.path / "resolved.yaml", check=False)
     except MetaforgeError as error:
-        raise PluginError(f"{error}\n{environment.made_by(folder.path)}") from error
-    return _Run(resolved, folder, quiet).execute()
+        if missing := environment.missing(folder.path):
+            raise PluginError("\n".join([str(error), *missing])) from error
+        raise
+    return _Run(resolved.with_values(values), folder, quiet, resumed=True).execute()
+
+
+def _harmless(changes: Change | Iterable[Change], path: Path) -> dict[str, Any]:
+    """The changes by key; ``RecipeError`` where they would make it another run."""
+    found = parse_all(as_texts(changes))
+    others = [override for override in found if override.path != _WORKERS]
+    if others:
+        raise RecipeError(
+            [
+                Problem(
+                    "",
+                    "a run that is resumed may change evaluate.workers alone; for another run: "
+                    f"metaforge run {path / 'resolved.yaml'} KEY=VALUE",
+                    override.label,
+                )
+                for override in others
+            ]
+        )
+    return {".".join(override.path): override.value for override in found}
 
 
 class _Run:
-    def __init__(self, resolved: ResolvedRecipe, folder: RunDir, quiet: bool):
+    def __init__(
+        self, resolved: ResolvedRecipe, folder: RunDir, quiet: bool, *, resumed: bool = False
+    ):
         self.resolved, self.recipe, self.folder = resolved, resolved.recipe, folder
+        self.resumed = resumed
         self.console = Console(quiet, folder.log)
         self.stage = "prepare"
         self.trackers: list[Any] = []
 
     def execute(self) -> dict[str, Any]:
+        go_on = f"metaforge run --resume {self.folder.path}"
         with self.folder.locked(), _terminable(), stages.threads_put_back():
+            if self.resumed:
+                self.folder.log(f"resumed by process {os.getpid()}")
             try:
                 found = self._stages()
             except KeyboardInterrupt:
-                self.folder.status("interrupted", self.stage)
-                raise Interrupted(
-                    f"stopped during {self.stage}; go on with: metaforge run --resume "
-                    f"{self.folder.path}"
-                ) from None
-            except MetaforgeError as error:
-                self.folder.status("failed", self.stage, error=str(error))
+                self._ended("interrupted", "by the user")
+                raise Interrupted(f"stopped during {self.stage}; go on with: {go_on}") from None
+            except Exception as error:
+                self._ended("failed", str(error) or type(error).__name__)
+                if isinstance(error, WorkerLost):
+                    error.args = (f"{error}; go on with fewer: {go_on} evaluate.workers=1",)
                 raise
             return {**found, "run_dir": str(self.folder.path)}
+
+    def _ended(self, state: str, why: str) -> None:
+        """Say so in the folder; where it cannot be written, that is why the run ended."""
+        with suppress(DataError):
+            self.folder.status(state, self.stage, error=why)
+            self.folder.log(f"{state} during {self.stage}: {why}")
 
     def _stages(self) -> dict[str, Any]:
         started = time.perf_counter()
@@ -82,9 +134,8 @@ class _Run:
         found = self._results(parts, facts, records, time.perf_counter() - started)
         self._observe("run_finished", run_dir=self.folder.path, results=found)
         self.folder.status("done", "results")
-        # The notes stand at the head of what was said, and in the report.
-        for line in render_lines({**found, "notes": []}, self.folder.path):
-            self.console.line(line)
+        for line in render_lines({**found, "notes": []}, self.folder.path):  # they stand above
+            self.folder.log(line)
         return found
 
     def _enter(self, stage: str) -> None:
@@ -99,7 +150,7 @@ class _Run:
         ]
         env, path = environment.describe(self.recipe, context), self.folder.path / "env.json"
         if path.exists():
-            environment.refuse_other_code(read_json(path), env, self.folder.path)
+            environment.refuse_other_code(read_json(path, run_files.Env), env, self.folder.path)
         else:
             write_json(path, env)
         parts = stages.Parts.build(self.recipe, context)
@@ -152,16 +203,19 @@ class _Run:
         found = results.compute(parts.recipe, records, regression)
         timings = self.folder.lines("timings.jsonl").records
         chosen = self.folder.path / "select.json"
+        theta_hat = self.folder.artifacts / "theta_hat.safetensors"
         found |= {
             "recipe": self.recipe.name,
             "split": parts.recipe.evaluate.split,
             "task": stages.task_facts(parts),
             "steps": parts.recipe.condition.steps,
-            "meta_train": load_tensors(self.folder.artifacts / "theta_hat.safetensors")[1],
+            "meta_train": load_tensors(theta_hat, run_files.MetaTrained)[1],
             "transductive": stages.is_transductive(parts),
             "inner": {"use": parts.recipe.inner.use, **parts.inner.describe()},
             "fits": stages.fit_facts(parts, facts),
-            "selected": read_json(chosen)["chosen"] if chosen.exists() else None,
+            "selected": read_json(chosen, run_files.Selected)["chosen"]
+            if chosen.exists()
+            else None,
             "notes": self.notes,
             "seconds": {
                 "this_process": seconds,

@@ -1,16 +1,21 @@
-"""Files of a run: whole or absent, never half. JSON, JSON lines and tensors."""
+"""Files of a run: whole or absent, never half. JSON, JSON lines and tensors.
+
+What is read is checked against a shape of ``metaforge.run_files``: keys and types.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from metaforge.errors import DataError
+from metaforge.errors import DamagedFile, DataError
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
     from torch import Tensor
 
 
@@ -24,10 +29,24 @@ def write_atomic(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
         raise DataError(
             f"{path}: cannot write: {error.strerror}; earlier files are intact"
         ) from error
+
+
+def keep(path: Path, data: bytes, report: Callable[[str], None]) -> None:
+    """Write a file of the cache. A folder that is of no use costs the cache alone, and is told."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, data)
+    except (OSError, DataError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        report(
+            f"note: not kept for the next run, as {path.parent} is of no use ({why}): set "
+            "METAFORGE_CACHE to a folder that can be written"
+        )
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -35,59 +54,89 @@ def write_json(path: Path, value: Any) -> None:
     write_atomic(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, shape: type[BaseModel]) -> Any:
+    """What the file holds. ``DamagedFile`` where it is not there, no JSON or of another shape."""
     try:
-        return json.loads(path.read_text())
+        text = path.read_text()
+        found = json.loads(text)
     except FileNotFoundError:
-        raise DataError(f"{path}: no such file; expected a run folder's file") from None
-    except (ValueError, OSError) as error:
-        raise DataError(f"{path}: not readable as JSON: {error}") from error
+        raise DamagedFile(f"{path}: no such file; expected a run folder's file") from None
+    except (ValueError, OSError, RecursionError) as error:
+        raise DamagedFile(f"{path}: not readable as JSON: {error}") from error
+    check(str(path), text, shape)
+    return found
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
+def check(where: str, text: str, shape: type[BaseModel]) -> None:
+    """``DamagedFile`` with every place where JSON is not of a shape, and what was found there."""
+    from pydantic import ValidationError
+
+    try:
+        shape.model_validate_json(text)
+    except ValidationError as error:
+        from metaforge.recipe.document import dotted
+        from metaforge.recipe.render import findings
+
+        found = findings(error, shape, json.loads(text))
+        told = "; ".join(f"{dotted(at) or 'it'}: {message}" for at, message in found)
+        raise DamagedFile(
+            f"{where}: damaged, or made by another version of metaforge: {told}"
+        ) from None
+
+
+def read_lines(path: Path, shape: type[BaseModel]) -> list[dict[str, Any]]:
     """The records of a whole JSON-lines file, which stays as it is.
 
-    Raises ``DataError`` where ``Lines`` would drop what is cut short or not readable.
+    Raises ``DamagedFile`` where ``Lines`` would drop what is cut short or not readable.
     """
-    try:
-        text = path.read_text(errors="replace")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    text = _text(path)
     whole = list(_whole_lines(path))
     if len(whole) != len(text.splitlines()):
-        raise DataError(f"{path}: line {len(whole) + 1} is cut short, or not JSON")
-    return [json.loads(line) for line in whole]
+        raise DamagedFile(f"{path}: line {len(whole) + 1} is cut short, or not JSON")
+    return _records(path, whole, shape)
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Any = None) -> None:
+    """Write ``tensor_bytes``."""
+    write_atomic(path, tensor_bytes(tensors, metadata))
+
+
+def tensor_bytes(tensors: Mapping[str, Tensor], metadata: Any = None) -> bytes:
     """A safetensors file, with ``metadata`` as JSON in its header."""
     from safetensors.torch import save
 
     contiguous = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    write_atomic(path, save(contiguous, {"metaforge": json.dumps(metadata)}))
+    return save(contiguous, {"metaforge": json.dumps(metadata)})
 
 
-def load_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:
-    """What ``save_tensors`` wrote: tensors and metadata."""
+def load_tensors(path: Path, shape: type[BaseModel] | None = None) -> tuple[dict[str, Tensor], Any]:
+    """What ``save_tensors`` wrote: tensors and metadata, which is checked against a shape."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(str(path), framework="pt") as file:
-            metadata = json.loads((file.metadata() or {}).get("metaforge", "null"))
-            return {name: file.get_tensor(name) for name in file.keys()}, metadata  # noqa: SIM118
+            text = (file.metadata() or {}).get("metaforge", "null")
+            metadata = json.loads(text)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, ValueError, OSError) as error:
-        raise DataError(
+        raise DamagedFile(
             f"{path}: not a whole safetensors file: {error}; delete it and resume"
         ) from error
+    if shape is not None:
+        check(str(path), text, shape)
+    return tensors, metadata
 
 
 class Lines:
-    """A JSON-lines file that is appended to; a line cut short by a crash is dropped on open."""
+    """A JSON-lines file that is appended to; a line cut short by a crash is dropped on open.
 
-    def __init__(self, path: Path):
+    Raises ``DamagedFile`` for a whole line that is not of the shape.
+    """
+
+    def __init__(self, path: Path, shape: type[BaseModel]):
         self.path = path
         whole = list(_whole_lines(path))
-        self.records: list[dict[str, Any]] = [json.loads(line) for line in whole]
+        self.records: list[dict[str, Any]] = _records(path, whole, shape)
         text = "".join(f"{line}\n" for line in whole).encode()
         if not path.exists() or path.read_bytes() != text:
             write_atomic(path, text)
@@ -109,14 +158,27 @@ class Lines:
         write_atomic(self.path, "".join(json.dumps(r) + "\n" for r in self.records).encode())
 
 
+def _records(path: Path, lines: list[str], shape: type[BaseModel]) -> list[dict[str, Any]]:
+    for number, line in enumerate(lines, start=1):
+        check(f"{path}: line {number}", line, shape)
+    return [json.loads(line) for line in lines]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError as error:
+        raise DamagedFile(f"{path}: cannot be read: {error.strerror}") from error
+
+
 def _whole_lines(path: Path) -> Iterator[str]:
     if not path.exists():
         return
-    for line in path.read_text(errors="replace").splitlines(keepends=True):
+    for line in _text(path).splitlines(keepends=True):
         if not line.endswith("\n"):
             return
         try:
             json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return
         yield line.rstrip("\n")

@@ -96,6 +96,8 @@ def create(kind: str, name: str, /, *, context: Context | None = None, **options
                 f"create: {word} is {value!r}, expected a text, as in "
                 'create("task_kernel", "gaussian")'
             )
+    if not isinstance(context, Context | None):
+        raise PluginError(f"create: context is {context!r}, expected a Context or None")
     component, plugin = _find(canonical_kind(kind), name)
     context = context or Context()
     kinds = nested_kinds(component.options_model)

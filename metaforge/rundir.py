@@ -21,12 +21,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from metaforge import run_files
 from metaforge.errors import DataError
 from metaforge.records import Lines, read_json, write_atomic, write_json
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from metaforge.recipe import ResolvedRecipe
 
+#: The shape of each file of lines.
+_LINES: dict[str, type[BaseModel]] = {
+    "metrics.jsonl": run_files.Record,
+    "select.jsonl": run_files.Trial,
+    "targets.jsonl": run_files.Target,
+    "timings.jsonl": run_files.Seconds,
+}
 #: Lock files this process holds. A fork would share them and keep a folder locked after its
 #: holder's death, so children let go of them.
 _held: set[IO[str]] = set()
@@ -81,14 +91,19 @@ class RunDir:
                 f"{path}: not a run folder (no resolved.yaml in it); expected a folder such as "
                 "runs/20260101T120000Z-sp_maml-1a2b3c"
             )
-        run = cls(path)
-        run.artifacts.mkdir(exist_ok=True)
-        return run
+        return cls(path)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder; a second process is refused. The lock dies with its process."""
-        with (self.path / ".lock").open("a+") as file:
+        try:
+            self.artifacts.mkdir(exist_ok=True)
+            lock = (self.path / ".lock").open("a+")
+        except OSError as error:
+            raise DataError(
+                f"{self.path}: cannot be written: {error.strerror} ({error.filename})"
+            ) from error
+        with lock as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -112,7 +127,7 @@ class RunDir:
         if not path.exists():
             write_json(path, {"fingerprint": fingerprint})
             return
-        before = read_json(path)["fingerprint"]
+        before = read_json(path, run_files.Data)["fingerprint"]
         if before != fingerprint:
             raise DataError(
                 f"{self.path}: its data have changed since it began (fingerprint {before[:12]}, "
@@ -132,13 +147,24 @@ class RunDir:
         )
 
     def lines(self, name: str) -> Lines:
-        return Lines(self.path / name)
+        return Lines(self.path / name, _LINES[name])
 
     def log(self, line: str) -> None:
-        stamp = datetime.now(UTC).strftime("%H:%M:%S")
-        with (self.path / "log.txt").open("a") as file:
-            file.write(f"{stamp} {line}\n")
+        stamp, path = datetime.now(UTC).strftime("%H:%M:%S"), self.path / "log.txt"
+        try:
+            with path.open("a") as file:
+                file.write(f"{stamp} {line}\n")
+        except OSError as error:
+            raise DataError(f"{path}: cannot write: {error.strerror}") from error
 
     @property
     def results(self) -> dict[str, Any]:
-        return read_json(self.path / "results.json")
+        """Of a finished run. ``DataError`` says where another stopped and how it goes on."""
+        status = read_json(self.path / "status.json", run_files.Status)
+        if status["state"] != "done":
+            wait = "wait for it, or if it was stopped, " if status["state"] == "running" else ""
+            raise DataError(
+                f"{self.path}: unfinished ({status['state']}, in {status['stage']}); {wait}go on "
+                f"with: metaforge run --resume {self.path}"
+            )
+        return read_json(self.path / "results.json", run_files.Results)

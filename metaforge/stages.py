@@ -18,7 +18,7 @@ from torch import Tensor
 from metaforge import environment, registry, scoring, seeding, workers
 from metaforge.arms import BankFacts, check_groups, uncertainty_control
 from metaforge.components import Context
-from metaforge.contracts import InnerAlgorithm, Params
+from metaforge.contracts import InnerAlgorithm, Params, TaskWeighting
 from metaforge.metatrain import LearnedWeighting, WarmStart
 from metaforge.recipe.schema import Recipe
 from metaforge.tasks import TaskSource
@@ -178,9 +178,14 @@ def header(recipe: Recipe, parts: Parts) -> dict[str, str]:
 
 def is_transductive(parts: Parts) -> bool:
     """Whether a prediction may depend on other queries, by the learner or the signature."""
-    reads_queries = parts.recipe.kernel.options.get("signature") == "all"
-    ranks = parts.weighting.target_specific and parts.recipe.condition.steps > 0
-    return bool(parts.inner.transductive or (reads_queries and ranks))
+    return reads_other_queries(parts.recipe, parts.inner, parts.weighting)
+
+
+def reads_other_queries(recipe: Recipe, inner: InnerAlgorithm, weighting: TaskWeighting) -> bool:
+    """``is_transductive`` of parts that are not yet put together; ``inner`` is initialised."""
+    reads_queries = recipe.kernel.options.get("signature") == "all"
+    ranks = weighting.target_specific and recipe.condition.steps > 0
+    return bool(inner.transductive or (reads_queries and ranks))
 
 
 def _changed(section: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +14,8 @@ from torch import Tensor
 from metaforge.console import Console
 from metaforge.errors import NumericError
 from metaforge.metatrain import MetaTrainer, Progress, WarmStart
-from metaforge.records import load_tensors, save_tensors
+from metaforge.records import keep, load_tensors, save_tensors, tensor_bytes
+from metaforge.run_files import MetaTrained, TrainingState
 from metaforge.rundir import RunDir
 from metaforge.stages import Parts
 
@@ -30,8 +32,8 @@ def warm_start(parts: Parts, folder: RunDir, console: Console, observe: Observe)
     cached = parts.context.cache_dir / "metatrain" / f"{parts.metatrain_key()}.safetensors"
     if own.exists():
         tensors, _ = load_tensors(own)
-    elif cached.exists():
-        tensors, meta = load_tensors(cached)
+    elif os.path.isfile(cached):
+        tensors, meta = load_tensors(cached, MetaTrained)
         save_tensors(own, tensors, meta)
         console.line(
             f"meta-train: from the cache ({meta['steps']} steps, best validation "
@@ -39,9 +41,8 @@ def warm_start(parts: Parts, folder: RunDir, console: Console, observe: Observe)
         )
     else:
         tensors, meta = _train(parts, folder, console, observe)
-        cached.parent.mkdir(parents=True, exist_ok=True)
-        save_tensors(cached, tensors, meta)
         save_tensors(own, tensors, meta)
+        keep(cached, tensor_bytes(tensors, meta), console.line)
     return WarmStart.of({name: value.to(parts.context.device) for name, value in tensors.items()})
 
 
@@ -116,7 +117,7 @@ def _save(trainer: MetaTrainer, path: Path) -> None:
 
 
 def _restore(trainer: MetaTrainer, path: Path) -> None:
-    tensors, progress = load_tensors(path)
+    tensors, progress = load_tensors(path, TrainingState)
     trainer.restore(Progress(**progress, best=_under(tensors, "best/")), _under(tensors, "now/"))
 
 

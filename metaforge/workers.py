@@ -23,6 +23,12 @@ from metaforge.errors import MetaforgeError, RecipeError, one_line
 from metaforge.recipe.schema import Recipe
 
 Answer = TypeVar("Answer")
+
+
+class WorkerLost(MetaforgeError):
+    """A process that shared the work has ended before its time."""
+
+
 #: Processes that ``workers: auto`` starts at most: each has its own working memory.
 _MOST = 8
 
@@ -98,9 +104,9 @@ class _Crew:
             good, found = self.answers[worker].recv()
         except EOFError:
             self.processes[worker].join()
-            raise MetaforgeError(
+            raise WorkerLost(
                 f"a worker process ended early (exit code {self.processes[worker].exitcode}; -9 is "
-                "often a lack of memory): go on with fewer, evaluate.workers: 1"
+                "often a lack of memory)"
             ) from None
         if not good:
             raise found

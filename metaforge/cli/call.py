@@ -9,16 +9,27 @@ from collections.abc import Sequence
 
 import click
 
+from metaforge.cli import output
 from metaforge.cli.app import app
 from metaforge.errors import Interrupted, MetaforgeError, RecipeError
 
 
 def call(arguments: Sequence[str] | None) -> int:
     """Run the command line and return its exit code; see ``metaforge.cli.main``."""
+    with output.guarded():
+        try:
+            return _verb(arguments)
+        except MetaforgeError as error:  # nobody to tell: standard error cannot be written
+            return error.exit_code
+
+
+def _verb(arguments: Sequence[str] | None) -> int:
     try:
         code = app.main(args=arguments, prog_name="metaforge", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
+    except output.ReaderLeft as error:  # of our output, as `| head` does
+        return error.exit_code
     except MetaforgeError as error:
         _show(error)
         return error.exit_code
@@ -28,9 +39,6 @@ def call(arguments: Sequence[str] | None) -> int:
     except click.Abort:  # what click makes of Ctrl-C, once it has ended the line
         click.echo("interrupted", err=True)
         return Interrupted.exit_code
-    except BrokenPipeError:  # the reader of our output has left, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
 
 
 def _show(error: MetaforgeError) -> None:

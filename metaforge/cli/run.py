@@ -21,9 +21,11 @@ import click
 def command(words: tuple[str, ...], resume: Path | None, quiet: bool, as_json: bool) -> None:
     """Run a recipe: a path, or the name of a shipped one.
 
-    KEY=VALUE changes one option, such as condition.steps=100 or kernel.use=laplace.
+    KEY=VALUE changes one option, such as condition.steps=100 or kernel.use=laplace. A run that
+    is resumed may change evaluate.workers, which changes no result. The results go to standard
+    output, the progress to standard error.
     """
-    if resume and words:
+    if resume and words and "=" not in words[0]:
         raise click.UsageError("--resume reads the recipe from the run: give no other")
     if not resume and (not words or "=" in words[0]):
         raise click.UsageError("say which recipe first, such as: metaforge run sp_maml seed=1")
@@ -38,6 +40,12 @@ def command(words: tuple[str, ...], resume: Path | None, quiet: bool, as_json: b
     if resolved is not None:
         results = pipeline.run(resolved, quiet=quiet)
     elif resume is not None:
-        results = pipeline.resume(resume, quiet=quiet)
+        results = pipeline.resume(resume, words, quiet=quiet)
     if as_json:
         click.echo(json.dumps(results, indent=2))
+    elif not quiet:
+        from metaforge.report import render_lines
+
+        # The notes stand at the head of what was said, and in the report.
+        shown = {**results, "notes": []}
+        click.echo("\n".join(render_lines(shown, Path(results["run_dir"]))))

@@ -11,10 +11,12 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from metaforge.comparison import given
 from metaforge.errors import DataError
 
 if TYPE_CHECKING:
     from metaforge.comparison.grid import Over, Source
+    from metaforge.recipe.overrides import Change
 
 __all__ = ["compare_grid", "compare_runs"]
 
@@ -28,7 +30,8 @@ def compare_runs(
     to a new folder beside the first run. Raises ``DataError`` for runs that are unfinished
     or damaged, and, unless forced, for runs that are unlike.
     """
-    folders = [Path(path) for path in paths]
+    out = _out(out)
+    folders = [given.path(path, "the folder of a finished run") for path in paths]
     if not folders:
         raise DataError("nothing to compare: give the folders of finished runs")
     found = _compared(folders, (), force)
@@ -37,10 +40,10 @@ def compare_runs(
 
 def compare_grid(
     recipe: Source,
-    overrides: Sequence[str] = (),
+    overrides: Change | Iterable[Change] = (),
     *,
     over: Over | None = None,
-    seeds: Sequence[int] = (),
+    seeds: Iterable[int] | None = None,
     out: str | Path | None = None,
     force: bool = False,
     quiet: bool = False,
@@ -52,19 +55,23 @@ def compare_grid(
     recipe, and what would make the runs unlike, is raised before the first begins.
     """
     from metaforge.comparison import alike, grid, save
+    from metaforge.recipe.overrides import as_texts
 
-    cells = grid.expand(recipe, overrides, over or {}, seeds)
+    out, over = _out(out), given.over_values(over)
+    cells = grid.expand(recipe, as_texts(overrides), over, given.seed_list(seeds))
     planned = {
         label: resolved.recipe.model_dump(mode="json", by_alias=True)
         for label, resolved in cells.cells.items()
     }
-    _refuse(alike.planned_differences(planned, over or ()), force)
+    _refuse(alike.planned_differences(planned, over), force)
     if out is not None:
-        save.make_folder(Path(out))
+        save.make_folder(out)
     from metaforge.comparison import making
 
+    if not force:
+        _refuse(alike.unequal(making.facts(cells, quiet=quiet)), force)
     paths = making.make(cells, quiet=quiet)
-    found = _compared(paths, over or (), force)
+    found = _compared(paths, over, force)
     found["notes"] = [*cells.notes, *found["notes"]]
     return _saved(found, paths[0].parent, out)
 
@@ -89,9 +96,13 @@ def _refuse(unlike: Sequence[str], force: bool) -> None:
         )
 
 
-def _saved(found: dict[str, Any], output: Path, out: str | Path | None) -> dict[str, Any]:
+def _out(out: str | Path | None) -> Path | None:
+    return None if out is None else given.path(out, "out, the table's folder,")
+
+
+def _saved(found: dict[str, Any], output: Path, out: Path | None) -> dict[str, Any]:
     from metaforge.comparison import save
 
-    folder = save.default_folder(output, found) if out is None else Path(out)
+    folder = save.default_folder(output, found) if out is None else out
     save.save(found, folder)
     return {**found, "out": str(folder)}

@@ -32,12 +32,12 @@ def differences(methods: Sequence[Method], varied: Collection[str] = ()) -> list
     no hidden advantage, but the question.
     """
     runs = [run for method in methods for run in method.runs]
-    found = _unequal({str(run.path): _facts(run, varied) for run in runs})
+    found = unequal({str(run.path): _facts(run, varied) for run in runs})
     for seed in sorted({run.seed for run in runs}):
         same_seed = [run for run in runs if run.seed == seed]
-        found += _unequal({str(run.path): _seed_facts(run) for run in same_seed})
+        found += unequal({str(run.path): _seed_facts(run) for run in same_seed})
         found += _other_episodes(same_seed)
-    return found + _unequal({method.label: {"seeds": _words(method.seeds)} for method in methods})
+    return found + unequal({method.label: {"seeds": _words(method.seeds)} for method in methods})
 
 
 def planned_differences(
@@ -49,7 +49,7 @@ def planned_differences(
         options = flat(recipe)
         shaping = [key for key in options if key.startswith("data.") or key in _TARGETS]
         facts[label] = {key: options[key] for key in shaping} | _steps(recipe, varied)
-    return _unequal(facts)
+    return unequal(facts)
 
 
 def _steps(recipe: Mapping[str, Any], varied: Collection[str]) -> dict[str, int]:
@@ -100,7 +100,7 @@ def _other_episodes(runs: Sequence[FinishedRun]) -> list[str]:
     return found
 
 
-def _unequal(facts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def unequal(facts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """A line for each fact that not all of ``{who: facts}`` share."""
     names = dict.fromkeys(name for known in facts.values() for name in known)
     found = []

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from metaforge import environment, registry, stages
+from metaforge import environment, registry, run_files, stages
 from metaforge.comparison.methods import identity
+from metaforge.comparison.runs import read_runs
 from metaforge.components import Context
-from metaforge.errors import MetaforgeError, PluginError
+from metaforge.errors import DataError, MetaforgeError, PluginError
 from metaforge.recipe import ResolvedRecipe
 from metaforge.recipe.document import read
 from metaforge.records import read_json
@@ -42,9 +43,13 @@ class EarlierRuns:
             env = environment.describe(resolved.recipe, context)
         unfinished = None
         for path in same:
-            if reason := self._outdated(path, resolved, context, env):
+            try:
+                reason, finished = self._outdated(path, resolved, context, env), _is_done(path)
+            except DataError as error:
+                reason, finished = str(error), False
+            if reason:
                 self._report(f"note: {path} is not taken again: {reason}")
-            elif _is_done(path):
+            elif finished:
                 return Earlier(path, True)
             else:
                 unfinished = unfinished or Earlier(path, False)
@@ -66,12 +71,15 @@ class EarlierRuns:
         """Why a run of the same recipe is none of today's; a run that has barely begun is."""
         if (path / "env.json").exists():
             try:
-                environment.refuse_other_code(read_json(path / "env.json"), env, path)
+                before = read_json(path / "env.json", run_files.Env)
+                environment.refuse_other_code(before, env, path)
             except PluginError:
                 return "other code, threads or device made it"
         data = path / "artifacts" / "data.json"
-        if data.exists() and read_json(data)["fingerprint"] != self._fingerprint(resolved, context):
-            return "its data have changed"
+        if data.exists():
+            before = read_json(data, run_files.Data)
+            if before["fingerprint"] != self._fingerprint(resolved, context):
+                return "its data have changed"
         return ""
 
     def _fingerprint(self, resolved: ResolvedRecipe, context: Context) -> str:
@@ -96,5 +104,9 @@ def _alike(made: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def _is_done(path: Path) -> bool:
+    """``DataError`` for one that says so and cannot be read whole."""
     status = path / "status.json"
-    return status.exists() and read_json(status)["state"] == "done"
+    done = status.exists() and read_json(status, run_files.Status)["state"] == "done"
+    if done:
+        read_runs([path])
+    return done

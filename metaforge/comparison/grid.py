@@ -9,11 +9,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from metaforge.comparison.methods import IDLE, same_results
 from metaforge.errors import MetaforgeError, Problem, RecipeError
 from metaforge.options import nested_kinds
 from metaforge.recipe import ResolvedRecipe, load
 from metaforge.recipe.document import plain, read_value
-from metaforge.recipe.overrides import parse, parse_all
+from metaforge.recipe.overrides import Override, parse, parse_all, split_key
 from metaforge.recipe.render import key_names
 from metaforge.recipe.schema import Recipe
 
@@ -59,7 +60,7 @@ def expand(source: Source, overrides: Sequence[str], over: Over, seeds: Sequence
     beside ``inner.use`` over ``maml`` and ``ls``) goes to the methods that have it. Raises
     ``RecipeError`` with every problem of every recipe.
     """
-    parse_all(overrides)
+    _refuse_idle_and_twice(over, parse_all(overrides), seeds)
     found = [_combination(source, chosen, overrides, over) for chosen in _products(over)]
     # An option that no method has is a mistake, and loading names it as one.
     nowhere = set.intersection(*(combination.foreign_keys() for combination in found))
@@ -76,10 +77,42 @@ def expand(source: Source, overrides: Sequence[str], over: Over, seeds: Sequence
                 problems |= dict.fromkeys(error.problems)
             else:
                 label = " ".join([*own, seed]).strip() or resolved.recipe.name
-                cells.setdefault(resolved.to_yaml(), (label, resolved))
+                made = resolved.recipe.model_dump(mode="json", by_alias=True)
+                cells.setdefault(same_results(made), (label, resolved))
     if problems:
         raise RecipeError(list(problems))
     return Grid(dict(cells.values()), _notes(found))
+
+
+def _refuse_idle_and_twice(over: Over, overrides: Iterable[Override], seeds: Sequence[int]) -> None:
+    """``RecipeError`` for keys that give no methods: they change nothing, or are set elsewhere."""
+    varied: dict[Key, str] = {("seed",): "--seeds"} if seeds else {}
+    problems = []
+    for key in over:
+        path = _bare(split_key(key))
+        if key in IDLE:
+            problems.append(
+                f"{key}: this key does not change results, so its values are no methods to "
+                f"compare; give one value as an override, {key}=VALUE"
+            )
+        elif path in varied:
+            problems.append(f"{key}: given twice, in --over and as {varied[path]}")
+        varied[path] = f"--over {key}"
+    for override in overrides:
+        at, sets_all = _bare(override.path), not isinstance(override.value, str)
+        for path, where in varied.items():
+            if at == path or (sets_all and at == path[: len(at)]):
+                problems.append(
+                    f"{'.'.join(path)}: given twice, by {where} and as {override.label}, which "
+                    "would set it in every run: leave one of them out"
+                )
+    if problems:
+        raise RecipeError([Problem("", text) for text in problems])
+
+
+def _bare(path: Key) -> Key:
+    """``weighting`` and ``weighting.use`` are one key."""
+    return path[:-1] if path[-1] == "use" else path
 
 
 def _products(over: Over) -> list[list[str]]:

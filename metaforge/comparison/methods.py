@@ -10,12 +10,10 @@ from typing import Any
 from metaforge.comparison.runs import FinishedRun
 from metaforge.recipe.document import flat
 
-#: Keys that do not change what a method is: where, by what and how often it runs, and what
-#: others say of it.
-_APART = {
-    *("seed", "name", "output", "device", "threads", "trackers", "evaluate.workers"),
-    "published",
-}
+#: Keys that change no result: what the run is called and who is told of it.
+IDLE = {"name", "output", "trackers", "evaluate.workers", "published"}
+#: Keys that do not change what a method is: also where, by what and how often it runs.
+_APART = {*IDLE, "seed", "device", "threads"}
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,16 @@ class Method:
 
 def identity(recipe: Mapping[str, Any]) -> str:
     """Equal for two complete recipes of the same method, whatever their seed."""
-    options = {key: value for key, value in flat(recipe).items() if key not in _APART}
+    return _without(recipe, _APART)
+
+
+def same_results(recipe: Mapping[str, Any]) -> str:
+    """Equal for two complete recipes whose runs end with the same results."""
+    return _without(recipe, IDLE)
+
+
+def _without(recipe: Mapping[str, Any], keys: set[str]) -> str:
+    options = {key: value for key, value in flat(recipe).items() if key not in keys}
     return json.dumps(options, sort_keys=True)
 
 

@@ -6,14 +6,14 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, reduce
-from operator import getitem
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from metaforge.errors import DataError, MetaforgeError, one_line
+from metaforge import run_files
+from metaforge.errors import DamagedFile, DataError, MetaforgeError, one_line
 from metaforge.recipe.document import read
-from metaforge.records import read_json, read_lines
+from metaforge.records import check, read_json, read_lines
 from metaforge.rundir import RunDir
 
 #: What a record of ``targets.jsonl`` says of the outcome; all else describes the episode.
@@ -25,12 +25,6 @@ _SCORES: dict[str, Callable[[Mapping[str, Any]], float]] = {
     "unconditional": lambda record: record["unconditional"],
     "conditional": lambda record: record["curves"]["conditional"][-1],
 }
-#: What of ``results.json`` a comparison reads, beside the figures.
-_NEEDED = (
-    *("metric", "split", "transductive", "steps", "meta_train.steps", "notes", "warnings"),
-    *("task.data", "task.kind", "task.outputs", "task.shots", "task.queries", "task.fingerprint"),
-    "seconds.per_target.conditional",
-)
 #: Relative; the same arithmetic on the same records leaves no more.
 _TOLERANCE = 1e-9
 
@@ -85,30 +79,25 @@ def read_runs(paths: Iterable[Path]) -> list[FinishedRun]:
 
 def _read(path: Path) -> FinishedRun:
     folder = RunDir.open(path)
-    status = read_json(path / "status.json")
-    try:
-        if status["state"] != "done":
-            raise DataError(
-                f"{path}: unfinished ({status['state']}, in {status['stage']}); go on with: "
-                f"metaforge run --resume {path}"
-            )
-        written = (path / "resolved.yaml").read_text(encoding="utf-8")
-        run = FinishedRun(
-            path=path,
-            recipe=read(written, str(path / "resolved.yaml")).data,
-            results=folder.results,
-            records=read_lines(path / "targets.jsonl"),
-            engine=read_json(path / "env.json")["engine_digest"],
-        )
-        for key in _NEEDED:
-            reduce(getitem, key.split("."), run.results)
-        _refuse_contradiction(run)
-    except (TypeError, ValueError, LookupError, AttributeError, OSError) as error:
-        raise DataError(
-            f"{path}: damaged, or made by another version ({one_line(error)}); make it anew: "
-            f"metaforge run {path / 'resolved.yaml'}"
-        ) from error
+    run = FinishedRun(
+        path=path,
+        results=folder.results,
+        recipe=_recipe(path / "resolved.yaml"),
+        records=read_lines(path / "targets.jsonl", run_files.Target),
+        engine=read_json(path / "env.json", run_files.Env)["engine_digest"],
+    )
+    _refuse_contradiction(run)
     return run
+
+
+def _recipe(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise DamagedFile(f"{path}: cannot be read: {one_line(error)}") from error
+    data = read(text, str(path)).data
+    check(str(path), json.dumps(data), run_files.MadeRecipe)
+    return data
 
 
 def _refuse_contradiction(run: FinishedRun) -> None:

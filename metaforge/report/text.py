@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from metaforge import plugins
-from metaforge.records import read_json
 from metaforge.report import published
 from metaforge.report.format import aligned, interval, number, p_value
+from metaforge.rundir import RunDir
 
 HEADER = ["arm", "mean", "95 % CI", "sd", "n", "SP - arm", "95 % CI", "p", "s/target"]
 
@@ -110,7 +110,7 @@ def closing_lines(results: dict[str, Any], run_dir: Path) -> list[str]:
 
 
 def render_lines(results: dict[str, Any], run_dir: Path) -> list[str]:
-    """The report of a run, line by line, as its end prints it, plugins' sections included."""
+    """The report of a run, line by line, plugins' sections included."""
     title, header, rows = result_table(results)
     lines = [title, *aligned([header, *rows])]
     blocks = [published.lines(results.get("published", ())), curve_lines(results)]
@@ -123,5 +123,6 @@ def render_lines(results: dict[str, Any], run_dir: Path) -> list[str]:
 
 
 def render_text(run_dir: Path) -> str:
-    """The report of a finished run's folder."""
-    return "\n".join(render_lines(read_json(Path(run_dir) / "results.json"), Path(run_dir)))
+    """The report of a finished run's folder. Raises ``DataError`` for any other."""
+    folder = RunDir.open(Path(run_dir))
+    return "\n".join(render_lines(folder.results, folder.path))

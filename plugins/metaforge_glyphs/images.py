@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -12,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from metaforge.components import Context
-from metaforge.errors import DataError
-from metaforge.records import write_atomic
+from metaforge.records import keep
 from metaforge.seeding import derive
 from metaforge_glyphs.catalogue import Catalogue
 from metaforge_glyphs.fonts import fonts_digest
@@ -33,7 +33,7 @@ def cached(
     A damaged file is made anew; a folder that cannot be written costs the cache alone.
     """
     path = context.cache_dir / "glyphs" / f"{name}.npz"
-    if path.exists():
+    if os.path.isfile(path):
         try:
             return _read(path, shape)
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
@@ -41,11 +41,7 @@ def cached(
     array = make()
     file = BytesIO()
     np.savez(file, data=array)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, file.getvalue())
-    except (OSError, DataError) as error:
-        context.report(f"glyphs: not kept for the next run: {error}")
+    keep(path, file.getvalue(), context.report)
     return array
 
 

@@ -68,12 +68,16 @@ def write_run(
     (path / "artifacts").mkdir()
     (path / "resolved.yaml").write_text(resolved.to_yaml())
     found = {
+        "recipe": recipe.name,
         "metric": "accuracy (higher is better)",
+        "statistics": "ci95",
+        "curve": {"steps": [0, 6], "mean": {"conditional": [0.5, 0.5 + gain]}},
+        "skipped_steps": 0,
         **results.figures(targets),
         "split": recipe.evaluate.split,
         "task": {**TASK, "fingerprint": f"{recipe.seed:032x}", **(task or {})},
         "steps": recipe.condition.steps,
-        "meta_train": {"steps": recipe.meta_train.steps},
+        "meta_train": {"steps": recipe.meta_train.steps, "skipped": 0},
         "transductive": False,
         "notes": list(resolved.notes),
         "warnings": [],
@@ -83,7 +87,7 @@ def write_run(
     write_json(path / "results.json", found)
     write_lines(path / "targets.jsonl", targets)
     write_json(path / "status.json", {"state": "done", "stage": "results"})
-    write_json(path / "env.json", {"engine_digest": "e0"})
+    write_json(path / "env.json", {"engine_digest": "e0", "packages": {}, "components": {}})
     return path
 
 

@@ -85,6 +85,38 @@ DAMAGE = {
         _edit_records(lambda records: [*records[:-1], records[0]]),
         "a target is there twice",
     ),
+    "a status that is null": (
+        lambda path: write_json(path / "status.json", None),
+        r"status\.json: damaged, .*it: should be keys and values; found null",
+    ),
+    "an environment without keys": (
+        lambda path: write_json(path / "env.json", {}),
+        r"env\.json: damaged, .*engine_digest: required",
+    ),
+    "a number that is a word": (
+        _edit("results.json", lambda found: found["unconditional"].update(mean="much")),
+        r'results\.json: damaged, .*unconditional\.mean: should be a valid number; found "much"',
+    ),
+    "notes that are a number": (
+        _edit("results.json", lambda found: found.update(notes=3)),
+        r"results\.json: damaged, .*notes: should be a (valid )?list; found 3",
+    ),
+    "a target that is a number": (
+        _edit_records(lambda records: [3, *records]),
+        r"targets\.jsonl: line 1: damaged, .*it: should be keys and values; found 3",
+    ),
+    "a curve that is too short": (
+        _edit_records(lambda records: [{**records[0], "steps": [0, 3, 6]}, *records[1:]]),
+        "targets.jsonl: line 1: damaged, .*2 values of conditional for 3 steps",
+    ),
+    "results nested beyond reading": (
+        lambda path: (path / "results.json").write_text("[" * 100_000),
+        "results.json: not readable as JSON",
+    ),
+    "a section that is a number": (
+        lambda path: (path / "resolved.yaml").write_text("condition: 3\nseed: x\n"),
+        r"resolved\.yaml: damaged, .*condition: should be keys and values; found 3",
+    ),
     "another score": (_edit_records(_other_score), "tells of 12 targets with conditional mean"),
     "a record without scores": (
         _edit_records(lambda records: [{"task_id": 0}]),

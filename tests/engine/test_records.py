@@ -9,13 +9,14 @@ import torch
 from metaforge import records
 from metaforge.errors import DataError
 from metaforge.records import Lines
+from metaforge.run_files import Record
 from metaforge.rundir import RunDir
 
 
 def test_a_torn_last_line_is_dropped_and_appending_goes_on(tmp_path):
     path = tmp_path / "targets.jsonl"
     path.write_text('{"a": 1}\n{"a": 2}\n{"a": 3')
-    lines = Lines(path)
+    lines = Lines(path, Record)
     assert lines.records == [{"a": 1}, {"a": 2}]
     lines.append({"a": 3})
     assert [json.loads(x)["a"] for x in path.read_text().splitlines()] == [1, 2, 3]
@@ -31,7 +32,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(DataError, match=r"No space left.*earlier files are intact"):
         records.write_json(path, {"new": True})
-    assert records.read_json(path) == {"old": True}
+    assert records.read_json(path, Record) == {"old": True}
     assert [p.name for p in tmp_path.iterdir()] == ["results.json"]
 
 

@@ -38,7 +38,7 @@ class Pipeline(ModuleType):
 
     def __init__(self):
         super().__init__("metaforge.pipeline")
-        self.calls, self.result = [], {"conditional": {"mean": 0.5}}
+        self.calls, self.result = [], {"conditional": {"mean": 0.5}, "run_dir": "runs/a"}
 
     def _answer(self, *call):
         self.calls.append(call)
@@ -49,8 +49,8 @@ class Pipeline(ModuleType):
     def run(self, resolved, *, quiet=False):
         return self._answer("run", resolved.recipe, quiet)
 
-    def resume(self, path, *, quiet=False):
-        return self._answer("resume", path, quiet)
+    def resume(self, path, changes=(), *, quiet=False):
+        return self._answer("resume", path, changes, quiet)
 
 
 @pytest.fixture
@@ -63,11 +63,15 @@ def pipeline(monkeypatch):
     return fake
 
 
-def test_run_hands_the_resolved_recipe_to_the_pipeline(cli, pipeline):
+def test_run_hands_the_resolved_recipe_to_the_pipeline(cli, pipeline, monkeypatch):
+    report = ModuleType("metaforge.report")
+    report.render_lines = lambda results, run: [f"table of {results['conditional']}", str(run)]
+    monkeypatch.setitem(sys.modules, "metaforge.report", report)
     code, out, err = cli("run", "fake", "seed=3")
-    assert (code, out, err) == (0, "", "")
+    assert (code, out, err) == (0, "table of {'mean': 0.5}\nruns/a\n", "")
     ((verb, recipe, quiet),) = pipeline.calls
     assert (verb, recipe.seed, quiet) == ("run", 3, False)
+    assert cli("run", "fake", "--quiet") == (0, "", "")
 
 
 def test_run_json_prints_the_results_and_nothing_else(cli, pipeline):
@@ -79,7 +83,11 @@ def test_run_json_prints_the_results_and_nothing_else(cli, pipeline):
 
 def test_resume_reads_no_recipe(cli, pipeline, tmp_path):
     assert cli("run", "--resume", tmp_path, "--quiet")[0] == 0
-    assert pipeline.calls == [("resume", tmp_path, True)]
+    assert cli("run", "--resume", tmp_path, "--quiet", "evaluate.workers=1")[0] == 0
+    assert pipeline.calls == [
+        ("resume", tmp_path, (), True),
+        ("resume", tmp_path, ("evaluate.workers=1",), True),
+    ]
 
 
 BAD_USAGE = {

@@ -128,7 +128,42 @@ def test_a_reader_that_leaves_causes_no_noise(environment):
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(timeout=120) == 1
+        assert process.wait(timeout=120) == 141, "as a tool that SIGPIPE ends"
+
+
+OUTPUT = {
+    "full disk": ("> /dev/full", 3, "No space left on device"),
+    "closed": (">&-", 3, "Bad file descriptor"),
+    "nobody to tell": ("2>&-", 0, ""),
+}
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(("to", "code", "message"), OUTPUT.values(), ids=OUTPUT)
+def test_output_that_cannot_be_written_is_told(environment, unbuffered, to, code, message):
+    """Of little text, which is held back till the end, and of much."""
+    for verb in ("--version", "schema"):
+        done = shell(environment | {"PYTHONUNBUFFERED": unbuffered}, f"{verb} {to}")
+        assert done.returncode == code, (verb, done.stderr)
+        expected = f"error: standard output: cannot write: {message}\n" if message else ""
+        assert done.stderr == expected, verb
+
+
+def test_messages_that_cannot_be_written_leave_no_trace(environment):
+    done = shell(environment, "ls foo 2> /dev/full")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", "")
+
+
+def shell(environment, words: str) -> subprocess.CompletedProcess[str]:
+    line = f"exec {sys.executable} -m metaforge {words}"
+    return subprocess.run(
+        ["sh", "-c", line],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
 
 def test_trace_by_environment(environment):

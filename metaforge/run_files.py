@@ -1,0 +1,280 @@
+"""What the JSON files of a run folder must hold to be read again: their keys and types.
+
+Whoever reads such a file hands one of these shapes to ``metaforge.records``, which checks the
+file against it: a damaged file, or one of another version, is told at once, with the place.
+Keys that nobody reads back are not listed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, RootModel, model_validator
+
+
+class Shape(BaseModel):
+    """Base: types as they stand in the file, no number that is not finite."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False, defer_build=True)
+
+
+class Record(RootModel[dict[str, Any]]):
+    """Any keys and values."""
+
+
+class Status(Shape):
+    """``status.json``."""
+
+    state: str
+    stage: str
+
+
+class Identity(Shape):
+    """A component and what served it, as ``registry.component_identity`` tells."""
+
+    kind: str
+    name: str
+    distribution: str
+    version: str
+
+
+class Env(Shape):
+    """``env.json``."""
+
+    engine_digest: str
+    packages: dict[str, str | None]
+    components: dict[str, Identity]
+
+
+class Data(Shape):
+    """``artifacts/data.json``."""
+
+    fingerprint: str
+
+
+class Selected(Shape):
+    """``select.json``."""
+
+    chosen: dict[str, Any]
+
+
+class Trial(Shape):
+    """A line of ``select.jsonl``."""
+
+    options: dict[str, Any]
+    steps: list[int]
+    mean: list[float]
+
+
+class Seconds(RootModel[dict[str, float]]):
+    """A line of ``timings.jsonl``: seconds by arm."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+class Target(Shape):
+    """A line of ``targets.jsonl``."""
+
+    task_id: int
+    unconditional: float
+    steps: list[int] = Field(min_length=1)
+    curves: dict[str, list[float]]
+    macro_accuracy: dict[str, float] = {}
+    skipped_steps: dict[str, int] = {}
+    weights: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _a_score_for_each_step(self) -> Self:
+        return _of_one_length(self, self.steps, self.curves)
+
+
+class MetaTrained(Shape):
+    """What ``artifacts/theta_hat.safetensors`` says of phase 1."""
+
+    steps: int
+    best_step: int
+    best_score: float | None
+    skipped: int
+
+
+class TrainingState(Shape):
+    """What ``artifacts/checkpoint.safetensors`` says of phase 1, under way."""
+
+    step: int
+    best_step: int
+    best_score: float | None
+    curve: list[dict[str, float]]
+    skipped: int
+
+
+class Figure(Shape):
+    """A mean over targets, as ``statistics.summary`` tells it."""
+
+    mean: float | None
+    sd: float | None
+    n: int
+    ci95: tuple[float, float] | None
+
+
+class Difference(Figure):
+    """A paired difference, as ``statistics.paired`` tells it."""
+
+    p: float | None
+
+
+class Control(Figure):
+    """A control, and SP less it."""
+
+    sp_minus_control: Difference | None = None
+
+
+class Curve(Shape):
+    """Means after each number of steps, and SP's gain; the gain where steps were asked for."""
+
+    steps: list[int] = Field(min_length=1)
+    mean: dict[str, list[float]]
+    asked: bool = False
+    gain: list[Difference] = []
+
+    @model_validator(mode="after")
+    def _a_figure_for_each_step(self) -> Self:
+        return _of_one_length(
+            self, self.steps, {**self.mean, **({"gain": self.gain} if self.asked else {})}
+        )
+
+
+class PerTarget(Shape):
+    """Seconds a target, by arm."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, float] = Field(init=False)
+
+    conditional: float
+
+
+class Clock(Shape):
+    """Seconds."""
+
+    per_target: PerTarget
+
+
+class Printed(Shape):
+    """A figure that others printed."""
+
+    mean: float
+    spread: float
+
+
+class PublishedEntry(Shape):
+    """What others printed for the run's settings."""
+
+    source: str
+    unconditional: Printed | None
+    conditional: Printed | None
+    spread: str | None
+    finding: str | None
+
+
+class OverRuns(Shape):
+    """A figure over R runs of targets."""
+
+    mean: float
+    sd_over_runs: float
+
+
+class Runs(Shape):
+    """The paper's protocol: R runs of targets."""
+
+    runs: int
+    targets_each: int
+    unconditional: OverRuns
+    conditional: OverRuns
+
+
+class Phase1(Shape):
+    """What of phase 1 a report tells."""
+
+    steps: int
+    skipped: int
+
+
+class Task(Shape):
+    """Data, kind of task and its sizes."""
+
+    data: str
+    fingerprint: str
+    kind: str
+    outputs: int
+    shots: int
+    queries: int
+
+
+class Results(Shape):
+    """``results.json``."""
+
+    recipe: str
+    metric: str
+    split: str
+    task: Task
+    steps: int
+    meta_train: Phase1
+    transductive: bool
+    unconditional: Figure
+    conditional: Figure
+    difference: Difference
+    controls: dict[str, Control]
+    curve: Curve
+    runs: Runs | None = None
+    published: list[PublishedEntry] = []
+    seconds: Clock
+    skipped_steps: int
+    statistics: str
+    notes: list[str]
+    warnings: list[str]
+
+
+class Steps(Shape):
+    """A section of a recipe that has steps."""
+
+    steps: int
+
+
+class StepsTried(Shape):
+    """The grid of selection."""
+
+    steps: list[int] = Field([0], alias="condition.steps", min_length=1)
+
+
+class Selection(Shape):
+    """The recipe's ``select``."""
+
+    grid: StepsTried
+
+
+class Chosen(Shape):
+    """A section of a recipe that names a component."""
+
+    use: str
+
+
+class MadeRecipe(Shape):
+    """What a comparison reads of ``resolved.yaml``, which may be of a recipe of another version."""
+
+    name: str
+    seed: int
+    inner: Chosen
+    kernel: Chosen
+    weighting: Chosen
+    condition: Steps
+    meta_train: Steps
+    select: Selection | None = None
+
+
+def _of_one_length(shape: Any, steps: list[int], columns: dict[str, list[Any]]) -> Any:
+    """The shape itself. ``ValueError`` where SP is missing, or a column is not one value a step."""
+    if "conditional" not in columns:
+        raise ValueError("no scores of the conditional learner")
+    for name, values in columns.items():
+        if len(values) != len(steps):
+            raise ValueError(f"{len(values)} values of {name} for {len(steps)} steps")
+    return shape
