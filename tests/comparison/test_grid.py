@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import metaforge
 from metaforge import comparison
+from metaforge.comparison import given, making
 from metaforge.comparison.grid import _assignment, expand, parse_over
 from metaforge.errors import DataError, RecipeError
 from metaforge.recipe.overrides import parse
@@ -127,6 +130,41 @@ def test_an_option_that_no_method_has_is_an_error_whatever_its_values():
         grid(inner__use=["maml", "ls"], inner__rigde=[0.1, 0.2])
 
 
+TWICE = {
+    "the same key": (["condition.steps=3"], {"condition.steps": [1, 2]}, (), "condition.steps"),
+    "a component by its name": (["weighting=tasml"], {"weighting.use": ["tasml"]}, (), "weighting"),
+    "its section": (["condition={steps: 3}"], {"condition.steps": [1]}, (), "condition.steps"),
+    "a seed": (["seed=3"], {}, [0, 1], "seed"),
+    "seeds varied twice": ([], {"seed": [0, 1]}, [0, 1], "seed"),
+    "over twice": ([], {"kernel": ["gaussian"], "kernel.use": ["laplace"]}, (), "kernel.use"),
+}
+
+
+@pytest.mark.parametrize(("overrides", "over", "seeds", "key"), TWICE.values(), ids=TWICE)
+def test_a_key_set_twice_is_an_error_that_names_it(overrides, over, seeds, key):
+    with pytest.raises(RecipeError, match=rf"^{key}: given twice") as caught:
+        expand(RECIPE, overrides, over, seeds)
+    assert caught.value.exit_code == 2
+
+
+def test_an_option_of_a_varied_component_is_not_set_twice():
+    overrides = ["inner.steps=3", "condition.batch=5"]
+    assert len(expand(RECIPE, overrides, {"inner.use": ["maml", "ls"]}, []).cells) == 2
+
+
+@pytest.mark.parametrize("key", ["evaluate.workers", "name", "output", "trackers", "published"])
+def test_a_key_that_changes_no_result_is_no_method(key):
+    with pytest.raises(RecipeError, match=f"{key}: this key does not change results"):
+        expand(RECIPE, [], {key: [1, 2]}, [])
+
+
+def test_recipes_that_give_the_same_results_are_one_run():
+    found = expand(
+        RECIPE, ["threads=1"], {"evaluate": [{"targets": 5, "workers": n} for n in (1, 2)]}, []
+    )
+    assert len(found.cells) == 1
+
+
 UNLIKE = {
     "data.shots": [1, 5],
     "evaluate.targets": [5, 6],
@@ -140,6 +178,81 @@ def test_what_will_be_unlike_is_refused_before_anything_runs(key, values, tmp_pa
     with pytest.raises(DataError, match=rf"{key}: {values[0]} in .*; {values[1]} in "):
         comparison.compare_grid(RECIPE, over={key: values}, out=tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
+
+
+FOURIER = {**RECIPE, "kernel": {"use": "gaussian", "embedding": "fourier"}}
+
+
+@pytest.mark.parametrize("overrides", [(), ("seed=3", "condition.steps=2")])
+def test_transductive_beside_inductive_is_refused_before_anything_runs(
+    overrides, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("metaforge.pipeline.run", None)
+    with pytest.raises(DataError, match=r"transductive: yes in .*=all; no in .*=support"):
+        comparison.compare_grid(FOURIER, overrides, over={"kernel.signature": ["all", "support"]})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_precision_that_makes_other_data_is_refused_before_anything_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr("metaforge.pipeline.run", None)
+    rng = np.random.default_rng(0)
+    np.savez("some.npz", X=rng.normal(size=(600, 4)), y=np.repeat(np.arange(30), 20))
+    arrays = {"use": "arrays", "path": "some.npz", "ways": 2, "shots": 1, "queries": 3}
+    with pytest.raises(DataError, match=r"data fingerprint at seed 0: \w+ in precision=float32"):
+        comparison.compare_grid(
+            {**RECIPE, "data": arrays}, over={"precision": ["float32", "float64"]}, seeds=[0, 1]
+        )
+
+
+def test_signatures_of_no_use_make_nobody_transductive():
+    cells = expand(FOURIER, ["condition.steps=0"], {"kernel.signature": ["all", "support"]}, [])
+    assert {told["transductive"] for told in making.facts(cells, quiet=True).values()} == {"no"}
+
+
+GIVEN = {
+    "over: a word": {"over": "weighting.use=tasml"},
+    "over: a list": {"over": ["weighting.use"]},
+    "over: a number": {"over": 3},
+    "over: a key that is a number": {"over": {3: [1]}},
+    "over: values that are a word": {"over": {"weighting.use": "tasml"}},
+    "over: values that are a number": {"over": {"condition.steps": 3}},
+    "over: values that are none": {"over": {"condition.steps": None}},
+    "over: no value": {"over": {"condition.steps": []}},
+    "over: a set": {"over": {"condition.steps": {3, 4}}},
+    "seeds: a number": {"seeds": 3},
+    "seeds: a truth": {"seeds": True},
+    "seeds: a word": {"seeds": "0,1"},
+    "seeds: none in a list": {"seeds": [None]},
+    "seeds: halves": {"seeds": [0.5]},
+    "seeds: below 0": {"seeds": [-1]},
+    "seeds: a mapping": {"seeds": {0: 1}},
+    "out: a number": {"seeds": [0], "out": 3},
+}
+
+
+@pytest.mark.parametrize("given", GIVEN.values(), ids=GIVEN)
+def test_arguments_of_another_kind_are_told(given):
+    with pytest.raises(RecipeError, match=r"^compare: .* found |^compare: .*no value is given"):
+        metaforge.compare(RECIPE, **given)
+
+
+@pytest.mark.parametrize("change", [None, 3, {"condition.steps=3"}, ["condition.steps=3"]])
+def test_changes_of_another_kind_are_told(change):
+    with pytest.raises(RecipeError, match="changes to a recipe are texts"):
+        metaforge.compare(RECIPE, change, seeds=[0])
+
+
+@pytest.mark.parametrize("run", [None, 3, ["runs/a"], {"a": 1}, b"runs", "runs\0a"])
+def test_runs_of_another_kind_are_told(run):
+    with pytest.raises(RecipeError, match="expected the folder of a finished run, found"):
+        metaforge.compare(run, over={}, seeds=[])
+
+
+def test_numbers_of_numpy_are_seeds_and_values():
+    over = {"condition.steps": np.array([2, 4])}
+    assert given.over_values(over)["condition.steps"] == [2, 4]
+    assert given.seed_list(np.array([1, 0, 1])) == (1, 0)
+    assert given.is_grid(None, np.array([0, 1]))
 
 
 def test_an_output_folder_that_cannot_be_made_is_found_before_anything_runs(tmp_path, monkeypatch):

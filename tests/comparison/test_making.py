@@ -109,6 +109,34 @@ def test_runs_of_other_code_or_data_are_not_taken(name, change, state, capsys):
     assert f"note: {path} is not taken again: " in capsys.readouterr().err
 
 
+def _write(name, text):
+    return lambda path: (path / name).write_text(text)
+
+
+DAMAGE = {
+    "status null": ("done", _write("status.json", "null")),
+    "env without keys": ("done", _write("env.json", "{}")),
+    "data a list": ("done", _write("artifacts/data.json", "[1]")),
+    "results of wrong types": ("done", _write("results.json", '{"metric": 3}')),
+    "results not there": ("done", lambda path: (path / "results.json").unlink()),
+    "targets of wrong types": ("done", _write("targets.jsonl", "3\n")),
+    "stopped, targets of wrong types": ("failed", _write("targets.jsonl", '{"target": 0}\n')),
+    "stopped, timings of wrong types": ("failed", _write("timings.jsonl", '{"a": "b"}\n')),
+}
+
+
+@pytest.mark.parametrize(("state", "damage"), DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_run_is_left_with_a_note(state, damage, capsys):
+    over = {"condition.steps": [2]}
+    path = Path(compare(over=over)["methods"][0]["runs"][0]["path"])
+    write_json(path / "status.json", {"state": state, "stage": "results"})
+    damage(path)
+    capsys.readouterr()
+    again = metaforge.compare(RECIPE, over=over)
+    assert again["methods"][0]["runs"][0]["path"] != str(path)
+    assert f"note: {path} is not taken again: " in capsys.readouterr().err
+
+
 def test_an_error_says_which_run_it_stopped_and_what_was_made_is_kept():
     over = {"inner.lr": [0.01, 1e30]}
     with pytest.raises(NumericError, match=r"run 2 of 2: inner\.lr=1e\+30: .*not finite"):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,12 +18,22 @@ import numpy as np
 import pytest
 
 import metaforge
-from metaforge import plugins
-from metaforge.errors import DataError, MetaforgeError, NumericError, PluginError
+from metaforge import plugins, registry
+from metaforge.errors import (
+    DamagedFile,
+    DataError,
+    MetaforgeError,
+    NumericError,
+    PluginError,
+    RecipeError,
+)
+from metaforge.evaluation import Evaluator
 from metaforge.metatrain import Progress
 from metaforge.pipeline import resume
 from metaforge.recipe import load
+from metaforge.records import load_tensors, save_tensors
 from metaforge.report import render_text
+from metaforge.rundir import RunDir
 from metaforge.warm_start import softmax_hint
 from metaforge_maml.algorithm import Maml
 from tests.small import SMALL
@@ -200,7 +212,136 @@ def test_a_run_whose_plugin_is_gone_says_which_distribution_made_it():
     (path / "resolved.yaml").write_text(text.replace("use: tasml", "use: vanished"))
     env = (path / "env.json").read_text().replace('"name": "tasml"', '"name": "vanished"')
     (path / "env.json").write_text(env)
-    with pytest.raises(MetaforgeError, match=r"(?s)'vanished'.*weighting vanished by metaforge"):
+    with pytest.raises(
+        MetaforgeError, match=r"(?s)'vanished'.*weighting vanished was from metaforge 0"
+    ):
+        resume(path)
+
+
+PLUGIN = """
+from metaforge.components import Component
+from metaforge.hookspecs import hookimpl
+
+@hookimpl
+def metaforge_task_weightings():
+    return [Component("task_weighting", "mine", "{target}", "{options}")]
+"""
+
+
+def test_a_run_of_a_plugin_file_that_is_not_given_says_how_to_give_it(tmp_path):
+    uniform = registry.get("task_weighting", "uniform")
+    text = PLUGIN.format(target=uniform.target, options=uniform.options)
+    (tmp_path / "my_weighting.py").write_text(text)
+    (tmp_path / "small.yaml").write_text(load(SMALL).to_yaml())
+    words = ["--plugin", "my_weighting.py", "run", "small.yaml", "weighting.use=mine"]
+    command = [sys.executable, "-m", "metaforge", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "unconditional (J = 0)" in done.stdout
+    assert "unconditional (J = 0)" not in done.stderr
+    (path,) = Path("runs").iterdir()
+    message = rf"weighting mine was from the plugin file my_weighting\.py: .*--resume {path}"
+    with pytest.raises(PluginError, match=rf"(?s)unknown task_weighting 'mine'.*{message}"):
+        resume(path)
+
+
+UNFINISHED = {
+    "interrupted": "unfinished \\(interrupted, in evaluate\\); go on with: metaforge run --resume",
+    "running": "wait for it, or if it was stopped, go on with: metaforge run --resume",
+}
+
+
+@pytest.mark.parametrize(("state", "message"), UNFINISHED.items(), ids=UNFINISHED)
+def test_a_report_of_an_unfinished_run_says_how_it_goes_on(state, message):
+    path = Path(run()["run_dir"])
+    RunDir(path).status(state, "evaluate")
+    with pytest.raises(DataError, match=message):
+        render_text(path)
+
+
+def test_a_run_resumes_with_other_workers_and_nothing_else_changed(capsys):
+    first = metaforge.run(SMALL, "threads=1", "evaluate.workers=2")
+    path = Path(first["run_dir"])
+    (path / "targets.jsonl").write_text("")
+    again = resume(path, ["evaluate.workers=1"])
+    assert "workers 1," in capsys.readouterr().err
+    assert without_clock(again) == without_clock(first)
+    assert "resumed by process" in read(path, "log.txt")
+    with pytest.raises(RecipeError, match=r"'condition\.steps=3': .*evaluate\.workers alone") as no:
+        resume(path, ["condition.steps=3", "seed=1", "evaluate.workers=2"])
+    assert len(no.value.problems) == 2
+    with pytest.raises(RecipeError, match=r"evaluate\.workers: .*valid integer"):
+        resume(path, {"evaluate.workers": "x"})
+
+
+def test_a_lost_worker_is_told_with_what_can_be_typed(monkeypatch):
+    score = Evaluator._score
+
+    def killed(self, target, params, arm):
+        if multiprocessing.current_process().daemon and int(target.task_ids[0]) == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return score(self, target, params, arm)
+
+    monkeypatch.setattr(Evaluator, "_score", killed)
+    with pytest.raises(MetaforgeError, match=r"exit code -9") as caught:
+        metaforge.run(SMALL, "threads=1", "evaluate.workers=2")
+    command = str(caught.value).partition("go on with fewer: metaforge run --resume ")[2]
+    path, change = command.split()
+    assert json.loads(read(path, "status.json"))["state"] == "failed"
+    assert "failed during evaluate: a worker process ended early" in read(path, "log.txt")
+    assert resume(Path(path), [change])["conditional"]["n"] == 12
+
+
+WRONG = {
+    "env.json": "{}",
+    "artifacts/data.json": '"abc"',
+    "targets.jsonl": "3\n",
+    "timings.jsonl": "[]\n",
+    "metrics.jsonl": "null\n",
+}
+
+
+@pytest.mark.parametrize(("name", "text"), WRONG.items(), ids=WRONG)
+def test_wrong_types_in_a_run_folder_are_told_on_resuming(name, text):
+    path = Path(run()["run_dir"])
+    if name == "metrics.jsonl":  # read where training goes on
+        (path / "artifacts" / "theta_hat.safetensors").unlink()
+        shutil.rmtree("cache")
+    (path / name).write_text(text)
+    with pytest.raises(DamagedFile, match=rf"{name}: .*damaged, .*(found|required)"):
+        resume(path)
+
+
+@pytest.mark.parametrize("name", ["theta_hat", "checkpoint"])
+def test_wrong_types_beside_tensors_are_told(name):
+    path = Path(run()["run_dir"])
+    artifacts = path / "artifacts"
+    if name == "checkpoint":
+        (artifacts / "theta_hat.safetensors").unlink()
+        shutil.rmtree("cache")
+    tensors, _ = load_tensors(artifacts / f"{name}.safetensors")
+    save_tensors(artifacts / f"{name}.safetensors", tensors, {"steps": "many"})
+    with pytest.raises(DamagedFile, match=rf"{name}\.safetensors: damaged"):
+        resume(path)
+
+
+@pytest.mark.parametrize("cache", ["file", "file/below", "n" * 300], ids=["file", "below", "long"])
+def test_a_cache_folder_of_no_use_costs_the_cache_alone(cache, tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("METAFORGE_CACHE", str(tmp_path / cache))
+    assert run()["conditional"]["n"] == 12
+    said = capsys.readouterr().err
+    assert (
+        f"note: not kept for the next run, as {tmp_path / cache / 'metatrain'} is of no use" in said
+    )
+    assert "METAFORGE_CACHE" in said
+
+
+def test_a_run_folder_that_cannot_be_written_is_told():
+    path = Path(run()["run_dir"])
+    (path / ".lock").unlink()
+    (path / ".lock").mkdir()
+    with pytest.raises(DataError, match="cannot be written: Is a directory"):
         resume(path)
 
 
@@ -293,6 +434,7 @@ def test_ctrl_c_ends_with_130_and_a_folder_that_resumes(recipe, tmp_path):
     assert f"metaforge run --resume {path}" in said
     assert "Traceback" not in said
     assert json.loads((path / "status.json").read_text())["state"] == "interrupted"
+    assert "interrupted during evaluate: by the user" in read(path, "log.txt")
     assert resume(path, quiet=True)["conditional"]["n"] == 30
 
 
