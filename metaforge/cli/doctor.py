@@ -44,6 +44,7 @@ def command() -> None:
 def _environment() -> Iterator[tuple[str, str]]:
     from metaforge import __version__
     from metaforge.components import Context
+    from metaforge.recipe.paths import unusable
 
     yield "metaforge", __version__
     yield "python", f"{platform.python_version()} on {platform.platform()}"
@@ -53,7 +54,8 @@ def _environment() -> Iterator[tuple[str, str]]:
     for name in (*required, *(package.name for package in OPTIONAL)):
         yield name, _version(name)
     cache = Context().cache_dir
-    yield "cache", f"{cache} ({'is there' if cache.is_dir() else 'not made yet'})"
+    state = unusable(cache) or ("is there" if cache.is_dir() else "not made yet")
+    yield "cache", f"{cache} ({state})"
     yield "METAFORGE_DATA", os.environ.get("METAFORGE_DATA", "not set")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from itertools import islice, product
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from metaforge.errors import MetaforgeError, RecipeError
 from metaforge.recipe.document import Key
 from metaforge.recipe.overrides import split_key
+from metaforge.recipe.paths import unusable
 from metaforge.recipe.published import unknown_keys
 from metaforge.recipe.render import shown
 from metaforge.recipe.schema import Optimizer, Recipe
@@ -116,12 +116,8 @@ def _optimizer(optimizer: Optimizer, at: Key) -> Found:
 
 
 def _output(recipe: Recipe) -> Found:
-    folder = Path(recipe.output).absolute()
-    existing = next(path for path in (folder, *folder.parents) if path.exists())
-    if not existing.is_dir():
-        yield ("output",), f"{existing} is a file, a folder is needed for the runs"
-    elif not os.access(existing, os.W_OK | os.X_OK):
-        yield ("output",), f"{existing} is not writable: make it so, or set another output"
+    if reason := unusable(Path(recipe.output)):
+        yield ("output",), f"{reason} for the runs: make it so, or set another output"
 
 
 def has_groups(resolved: ResolvedRecipe) -> bool | None:

@@ -9,6 +9,7 @@ import pytest
 from metaforge import comparison
 from metaforge.comparison.runs import read_runs
 from metaforge.errors import DataError
+from metaforge.report import render_text
 
 from .folders import read_lines, write_json, write_lines, write_run
 
@@ -135,6 +136,15 @@ def test_what_is_unfinished_or_damaged_is_named(tmp_path, damage, message):
     assert str(path) in str(caught.value)
     assert str(good) not in str(caught.value)
     assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == held
+
+
+@pytest.mark.parametrize("figure", [3, "x", None, [], {"mean": 1}])
+def test_a_report_of_wrong_types_tells_them_too(tmp_path, figure):
+    path = write_run(tmp_path / "run")
+    assert "unconditional" in render_text(path)
+    _edit("results.json", lambda found: found.update(difference=figure))(path)
+    with pytest.raises(DataError, match=r"results\.json: damaged, .*difference"):
+        render_text(path)
 
 
 def test_all_bad_runs_are_told_at_once(tmp_path):

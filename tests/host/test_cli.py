@@ -473,6 +473,14 @@ def test_doctor_tells_of_plugins_that_fail(cli, fakes):
     assert "python" in out
 
 
+def test_doctor_tells_of_a_cache_folder_of_no_use(cli, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("METAFORGE_CACHE", str(tmp_path / "file" / "below"))
+    assert f"({tmp_path / 'file'} is a file, a folder is needed)" in cli("doctor")[1]
+    monkeypatch.setenv("METAFORGE_CACHE", str(tmp_path / "new"))
+    assert "new (not made yet)" in cli("doctor")[1]
+
+
 def test_doctor_names_the_commands_for_optional_packages(cli, monkeypatch):
     monkeypatch.setattr("metaforge.cli.doctor.find_spec", lambda name: None)
     _, out, _ = cli("doctor")
