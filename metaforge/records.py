@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+#: Faults of a file that a message lists.
+_TOLD = 3
+
+
 def write_atomic(path: Path, data: bytes) -> None:
     """Write beside, flush to the disk, then rename over: a reader sees old or new, whole."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -68,7 +72,7 @@ def read_json(path: Path, shape: type[BaseModel]) -> Any:
 
 
 def check(where: str, text: str, shape: type[BaseModel]) -> None:
-    """``DamagedFile`` with every place where JSON is not of a shape, and what was found there."""
+    """``DamagedFile`` with the places where JSON is not of a shape, and what was found there."""
     from pydantic import ValidationError
 
     try:
@@ -78,9 +82,11 @@ def check(where: str, text: str, shape: type[BaseModel]) -> None:
         from metaforge.recipe.render import findings
 
         found = findings(error, shape, json.loads(text))
-        told = "; ".join(f"{dotted(at) or 'it'}: {message}" for at, message in found)
+        told = [f"{dotted(at) or 'it'}: {message}" for at, message in found[:_TOLD]]
+        told += [f"and {len(found) - _TOLD} more faults"] if len(found) > _TOLD else []
         raise DamagedFile(
-            f"{where}: damaged, or made by another version of metaforge: {told}"
+            f"{where}: damaged, or made by another version of metaforge: {'; '.join(told)}; "
+            "make the run anew from its resolved.yaml"
         ) from None
 
 

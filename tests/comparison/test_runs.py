@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -115,8 +116,10 @@ DAMAGE = {
         "results.json: not readable as JSON",
     ),
     "a section that is a number": (
-        lambda path: (path / "resolved.yaml").write_text("condition: 3\nseed: x\n"),
-        r"resolved\.yaml: damaged, .*condition: should be keys and values; found 3",
+        lambda path: (path / "resolved.yaml").write_text(
+            re.sub(r"condition:\n(  .*\n)+", "condition: 3\n", (path / "resolved.yaml").read_text())
+        ),
+        r"resolved\.yaml: damaged, .*condition: should be keys and values; found 3; make",
     ),
     "another score": (_edit_records(_other_score), "tells of 12 targets with conditional mean"),
     "a record without scores": (
