@@ -127,6 +127,8 @@ class _Resolver:
         except PluginError as error:
             self._problem((*path, "use"), str(error), error.exit_code)
             return None
+        if component.absence:
+            self._problem((*path, "use"), component.absence, PluginError.exit_code)
         data = self._with_components(expected, options, path)
         model = self._validated(expected, data, path)
         if model is None:
