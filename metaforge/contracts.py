@@ -192,6 +192,10 @@ class TaskKernel(Part, ABC):
         """F [n, r] with gram(a, b) = F(a) F(b)^T where the rank is finite, else None."""
         return None
 
+    def describe(self) -> dict[str, Any]:
+        """What a run's header says: the options that are in force. Default: all."""
+        return dict(self.options)
+
     def state(self) -> dict[str, float]:
         """What ``fit`` fixed, for the run's record (bandwidth and the like)."""
         return {}

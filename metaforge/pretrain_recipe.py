@@ -22,9 +22,9 @@ from metaforge import registry
 from metaforge.errors import PluginError, Problem, RecipeError
 from metaforge.options import Choice, choice, nested_kinds
 from metaforge.recipe import overrides as overriding
+from metaforge.recipe.component_checks import component_problems
 from metaforge.recipe.document import Document, read
 from metaforge.recipe.find import find_recipe
-from metaforge.recipe.loader import data_problems
 from metaforge.recipe.render import findings
 from metaforge.recipe.resolve import Chosen, checked_options
 from metaforge.recipe.schema import Section
@@ -107,7 +107,7 @@ def _component_problems(document: Document, base_dir: Path) -> list[Problem]:
                 for p in error.problems
             ]
     seed = document.data.get("seed", 0)
-    return problems + data_problems(
+    return problems + component_problems(
         chosen, document, seed if isinstance(seed, int) else 0, base_dir
     )
 

@@ -27,6 +27,7 @@ def command(recipe: str, overrides: tuple[str, ...]) -> None:
 def described(resolved: ResolvedRecipe) -> str:
     """What a recipe would run, and what in it is not the default."""
     from metaforge.cli.text import indented, table
+    from metaforge.recipe.remarks import remarks
     from metaforge.recipe.render import shown
 
     lines = [f"ok: {resolved.source}", indented(table(_stages(resolved.recipe)))]
@@ -34,19 +35,22 @@ def described(resolved: ResolvedRecipe) -> str:
         lines.append("not the defaults:")
         rows = [(key, shown(value)) for key, value in resolved.changes.items()]
         lines.append(indented(table(rows)))
-    lines += [f"note: {note}" for note in [*resolved.notes, *_left_to_the_run(resolved)]]
+    notes = [*resolved.notes, *remarks(resolved), *resolved.unchecked, *_left_to_the_run(resolved)]
+    lines += [f"note: {note}" for note in notes]
     return "\n".join(lines)
 
 
 def _left_to_the_run(resolved: ResolvedRecipe) -> list[str]:
-    """What only the loaded data can tell."""
+    """What only the loaded data, or torch, can tell."""
     from metaforge.recipe.checks import has_groups
 
-    controls = resolved.recipe.evaluate.controls
-    if "oracle" not in controls or has_groups(resolved) is not None:
-        return []
-    name = resolved.recipe.data.use
-    return [f"oracle needs tasks with groups; whether {name!r} has them, the run will say"]
+    recipe, left = resolved.recipe, []
+    if "oracle" in recipe.evaluate.controls and has_groups(resolved) is None:
+        name = recipe.data.use
+        left.append(f"oracle needs tasks with groups; whether {name!r} has them, the run will say")
+    if recipe.device not in ("auto", "cpu"):
+        left.append(f"whether this machine has {recipe.device}, the run will say, before all else")
+    return left
 
 
 def _stages(recipe: Recipe) -> list[tuple[str, str]]:
