@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from metaforge import registry
+from metaforge.components import Context
 from metaforge.errors import PluginError, Problem, RecipeError
 from metaforge.options import Choice, choice, nested_kinds
 from metaforge.recipe import overrides as overriding
@@ -107,9 +108,8 @@ def _component_problems(document: Document, base_dir: Path) -> list[Problem]:
                 for p in error.problems
             ]
     seed = document.data.get("seed", 0)
-    return problems + component_problems(
-        chosen, document, seed if isinstance(seed, int) else 0, base_dir
-    )
+    context = Context(seed if isinstance(seed, int) else 0, base_dir)
+    return problems + component_problems(chosen, document, context)
 
 
 def _where(document: Document, section: str, problem: Problem) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from metaforge.components import Context, load_attribute
@@ -16,19 +14,14 @@ if TYPE_CHECKING:
 
 
 def component_problems(
-    chosen: Iterable[Chosen],
-    document: Document,
-    seed: int,
-    base_dir: Path,
-    report: Callable[[str], None] = lambda line: None,
+    chosen: Iterable[Chosen], document: Document, context: Context
 ) -> list[Problem]:
-    """What the checks find wrong; ``report`` is told what they leave to the run."""
-    context = Context(seed=seed, base_dir=base_dir)
+    """What the checks find wrong; ``context.report`` is told what they leave to the run."""
     found = []
     for choice in chosen:
         if choice.component.check is None:
             continue
-        messages, code = _checked(choice, replace(context, report=report))
+        messages, code = _checked(choice, context)
         found += [document.problem(choice.path, message, code) for message in messages]
     return found
 

@@ -91,7 +91,7 @@ def _messages(resolved: ResolvedRecipe, *, thorough: bool) -> list[str]:
         varied = [choice for choice in resolved.chosen if choice.path[0] in SELECTABLE]
         recipe = resolved.recipe
         for problem in (
-            *component_problems(varied, resolved.document, recipe.seed, resolved.base_dir),
+            *component_problems(varied, resolved.document, resolved.context()),
             *host().problems(recipe),
         ):
             found.append(f"{problem.path}: {problem.message}")

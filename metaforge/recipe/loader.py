@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from metaforge.components import Context
 from metaforge.errors import Problem, RecipeError
 from metaforge.plugins import host
 from metaforge.recipe import grid
@@ -63,13 +64,16 @@ class ResolvedRecipe:
         where, unchecked = self.document.where, list[str]()
         wrong = [*cross_section(self), *grid.problems(self)]
         found = [self.document.problem(at, message) for at, message in wrong]
-        found += component_problems(
-            self.chosen, self.document, self.recipe.seed, self.base_dir, unchecked.append
-        )
+        found += component_problems(self.chosen, self.document, self.context(unchecked.append))
         for problem in host().problems(self.recipe):
             place = problem.where or where(tuple(problem.path.split(".")))
             found.append(problem._replace(where=place))
         return _sorted(found), tuple(unchecked)
+
+    def context(self, report: Callable[[str], None] = lambda line: None) -> Context:
+        """What the components' checks know of the run."""
+        recipe = self.recipe
+        return Context(recipe.seed, self.base_dir, dtype=recipe.precision, report=report)
 
     def with_values(self, values: Mapping[str, Any]) -> ResolvedRecipe:
         """The recipe with further values set by dotted keys, as overrides would.
@@ -111,7 +115,8 @@ def load(
             raise
         seed = document.data.get("seed")
         seed = seed if isinstance(seed, int) else 0
-        data = component_problems(error.chosen, document, seed, base_dir)
+        context = Context(seed, base_dir)
+        data = component_problems(error.chosen, document, context)
         raise RecipeError(_sorted([*error.problems, *data])) from None
     if not check:
         return resolved
