@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import (
-    Field,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    ValidationError,
-)
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from metaforge import registry
 from metaforge.components import Context
-from metaforge.errors import PluginError, Problem, RecipeError
-from metaforge.options import Choice, choice, nested_kinds
+from metaforge.errors import Problem, RecipeError
+from metaforge.options import Choice, choice
 from metaforge.recipe import overrides as overriding
 from metaforge.recipe.component_checks import component_problems
-from metaforge.recipe.document import Document, read
-from metaforge.recipe.find import find_recipe
-from metaforge.recipe.render import findings
-from metaforge.recipe.resolve import Chosen, checked_options
-from metaforge.recipe.schema import Section
+from metaforge.recipe.document import Document
+from metaforge.recipe.loader import read_source
+from metaforge.recipe.machine import device_problem
+from metaforge.recipe.render import key_names
+from metaforge.recipe.resolve import resolve
+from metaforge.recipe.schema import Device, Recipe, Section
 
 
 class Pretraining(Section):
@@ -36,7 +28,7 @@ class Pretraining(Section):
 
     name: str = Field("pretrain", description="names the weights in their card")
     seed: NonNegativeInt = Field(0, description="the root seed of every stream")
-    device: str = Field("auto", description="auto, cpu, cuda or cuda:1")
+    device: Device = Field("auto", description="auto, cpu, cuda or cuda:1")
     threads: PositiveInt | None = Field(None, description="CPU threads; default: torch's own")
     data: Choice = choice("dataset", description="a task source that offers labelled images")
     backbone: Choice = choice("backbone", description="a backbone that offers its network")
@@ -63,57 +55,35 @@ class LoadedPretraining:
 
     recipe: Pretraining
     base_dir: Path
+    source: str
+
+
+def is_pretraining(data: Mapping[str, Any]) -> bool:
+    """Whether more of a recipe's keys are a pretraining's alone than are a run's alone."""
+    own, other = set(key_names(Pretraining)), set(key_names(Recipe))
+    return len(data.keys() & (own - other)) > len(data.keys() & (other - own))
 
 
 def load(source: str | Path, overrides: Iterable[str] = ()) -> LoadedPretraining:
     """Read, override and validate; raises ``RecipeError`` with every problem found."""
-    path = find_recipe(source)
-    document = read(path.read_text(encoding="utf-8"), str(path))
+    _, label, base_dir, document = read_source(source)
     overriding.apply(document, overriding.parse_all(overrides))
-    base_dir = Path(os.path.abspath(path)).parent
-    problems: list[Problem] = []
-    recipe = None
-    try:
-        recipe = Pretraining.model_validate_json(json.dumps(document.data), strict=True)
-    except ValidationError as error:
-        found = findings(error, Pretraining, document.data)
-        problems = [document.problem(key, message) for key, message in found]
-    problems += _component_problems(document, base_dir)
-    if recipe is not None:
-        problems += _output_problems(document, recipe.output)
-    if problems or recipe is None:
-        raise RecipeError(problems)
-    return LoadedPretraining(recipe, base_dir)
-
-
-def _component_problems(document: Document, base_dir: Path) -> list[Problem]:
-    """What is wrong with the options of the data and the backbone, and with the data."""
-    problems: list[Problem] = []
-    chosen: list[Chosen] = []
-    for section, kind in nested_kinds(Pretraining).items():
-        given = document.data.get(section)
-        if not isinstance(given, dict) or not isinstance(given.get("use"), str):
-            continue  # the schema's own finding
-        try:
-            component = registry.get(kind, given["use"])
-            options = {key: value for key, value in given.items() if key != "use"}
-            chosen.append(
-                Chosen((section,), component, checked_options(component, options, base_dir))
-            )
-        except PluginError as error:
-            problems.append(document.problem((section, "use"), str(error), error.exit_code))
-        except RecipeError as error:
-            problems += [
-                Problem(f"{section}.{p.path}", p.message, _where(document, section, p), p.code)
-                for p in error.problems
-            ]
+    found = resolve(document, base_dir, Pretraining)
+    if found.problems and not is_pretraining(document.data):
+        raise RecipeError(
+            f"{label}: a recipe of a run, none that trains a backbone: metaforge run {label}"
+        )
+    problems, recipe = found.problems, found.recipe
     seed = document.data.get("seed", 0)
     context = Context(seed if isinstance(seed, int) else 0, base_dir)
-    return problems + component_problems(chosen, document, context)
-
-
-def _where(document: Document, section: str, problem: Problem) -> str:
-    return document.where((section, *problem.path.split(".")))
+    problems += component_problems(found.chosen, document, context)
+    if recipe is not None:
+        problems += _output_problems(document, recipe.output)
+        if message := device_problem(recipe.device):
+            problems.append(document.problem(("device",), message))
+    if problems or recipe is None:
+        raise RecipeError(problems)
+    return LoadedPretraining(recipe, base_dir, label)
 
 
 def _output_problems(document: Document, output: Path) -> list[Problem]:

@@ -106,11 +106,15 @@ def load(
     every problem found.
     """
     overrides = overriding.as_texts(overrides)
-    text, label, base_dir, document = _read(source)
+    text, label, base_dir, document = read_source(source)
     notes = overriding.apply(document, overriding.parse_all(overrides))
     try:
         resolved = _resolved(document, text, label, base_dir, overrides, notes)
     except _Invalid as error:
+        from metaforge.pretrain_recipe import is_pretraining  # late: it builds on this module
+
+        if is_pretraining(document.data):
+            raise PretrainingRecipe(label) from None
         if not check:
             raise
         seed = document.data.get("seed")
@@ -124,6 +128,15 @@ def load(
     if problems:
         raise RecipeError(problems)
     return replace(resolved, unchecked=unchecked)
+
+
+class PretrainingRecipe(RecipeError):
+    """The recipe is not of a run, but of a backbone's training."""
+
+    def __init__(self, source: str):
+        super().__init__(
+            f"{source}: a recipe that trains a backbone, none of a run: metaforge pretrain {source}"
+        )
 
 
 class _Invalid(RecipeError):
@@ -143,7 +156,7 @@ def _resolved(
     notes: list[str],
 ) -> ResolvedRecipe:
     expand(document)
-    found = resolve(document, base_dir)
+    found = resolve(document, base_dir, Recipe)
     if found.recipe is None:
         raise _Invalid(_sorted(found.problems), found.chosen)
     return ResolvedRecipe(
@@ -159,7 +172,7 @@ def _resolved(
     )
 
 
-def _read(source: str | Path | Mapping[str, Any]) -> tuple[str, str, Path, Document]:
+def read_source(source: str | Path | Mapping[str, Any]) -> tuple[str, str, Path, Document]:
     """Text, label, folder and data of a recipe."""
     if isinstance(source, Mapping):
         data = plain(source)
