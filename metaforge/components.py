@@ -98,6 +98,11 @@ class Component:
     ``groups``, of a dataset, says whether its tasks have groups (``TaskSource.group_names``):
     yes, no, ``"module:attribute"`` of a torch-free callable ``(options) -> bool``, or None
     where only the loaded data can tell.
+
+    What follows repeats attributes of the target, for commands that do not import it; None
+    leaves the question to the run, which also refuses a target that says otherwise. ``tasks``:
+    the kind of a dataset's tasks (``("regression",)``), or the kinds that an inner algorithm
+    serves. ``target_specific`` and ``learned``: those of a weighting.
     """
 
     kind: Kind
@@ -109,6 +114,9 @@ class Component:
     api: int = API_VERSION
     check: str | None = None
     groups: bool | str | None = None
+    tasks: tuple[str, ...] | None = None
+    target_specific: bool | None = None
+    learned: bool | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -145,6 +153,16 @@ class Component:
             raise PluginError(
                 f"{self.kind} {self.name!r}: {self.groups} failed: {one_line(error)}"
             ) from error
+
+    @cached_property
+    def absence(self) -> str:
+        """Why the target cannot be imported, as far as can be told without importing it; or
+        nothing."""
+        from metaforge.importable import obstacle
+
+        found = obstacle(self.target)
+        where = f"{self.kind} {self.name!r}: {self.target}"
+        return f"{where} cannot be imported: {found}" if found else ""
 
     def load(self) -> Any:
         """Import the target; errors are the host's to word."""

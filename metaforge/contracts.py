@@ -69,6 +69,7 @@ class InnerAlgorithm(Part, ABC):
       differences in float64; at order 1 it matches them with the update held constant (or, if
       the update itself is learned, its gradients).
     * Tasks of a batch do not see each other: row b depends on task b alone.
+    * Padding rows count for nothing, whatever finite numbers they hold.
     * Unless ``transductive``, predicting queries one by one equals predicting them together.
     * At evaluation no graph is kept: memory is flat over targets.
 
@@ -165,8 +166,8 @@ class TaskKernel(Part, ABC):
     ``signature(tasks) -> [n, p]`` and ``gram(a, b) -> [n, m]`` on signatures, in float64.
     Laws: symmetric; positive semi-definite to tolerance; finite; column j of gram(a, b) has
     the same bits whatever the other rows of b are, so that no target's scores depend on its
-    company; a signature does not depend on the order of samples, nor (for classification)
-    on the labels' numbering.
+    company; a signature does not depend on the order of samples, nor on padding rows, whatever
+    they hold (NaN too), nor (for classification) on the labels' numbering.
     ``fit`` sees a sample of bank tasks once and fixes what is data-dependent
     (bandwidth, standardisation); its state is saved with the run.
     """
@@ -191,6 +192,10 @@ class TaskKernel(Part, ABC):
     def features(self, signatures: Tensor) -> Tensor | None:
         """F [n, r] with gram(a, b) = F(a) F(b)^T where the rank is finite, else None."""
         return None
+
+    def describe(self) -> dict[str, Any]:
+        """What a run's header says: the options that are in force. Default: all."""
+        return dict(self.options)
 
     def state(self) -> dict[str, float]:
         """What ``fit`` fixed, for the run's record (bandwidth and the like)."""

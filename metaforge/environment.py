@@ -56,10 +56,11 @@ def pick_device(name: str) -> str:
         device = torch.device(name)
     except RuntimeError as error:
         raise RecipeError(f"device: {name!r} is not a device; use auto, cpu or cuda") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise RecipeError(
-            f"device: {name!r} asked for, but this torch sees no CUDA device; use auto"
-        )
+    seen = {"cuda": torch.cuda.device_count, "mps": torch.mps.device_count}
+    count = seen[device.type]() if device.type in seen else 1
+    if (device.index or 0) >= count:
+        found = f"{count} {device.type} devices" if count else f"no {device.type} device"
+        raise RecipeError(f"device: {name!r} asked for, but torch sees {found} here; use auto")
     return name
 
 

@@ -25,6 +25,11 @@ class Options(BaseModel):
     # Built at first use: commands that only list things need no validators.
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
+    def unfit(self, tasks: str) -> str:
+        """Why a component with these options cannot serve tasks of a kind (``classification``,
+        ``regression``), with what to do; or nothing. Asked before the run starts."""
+        return ""
+
 
 class Choice(BaseModel):
     """A component chosen by name, with its options beside ``use``."""

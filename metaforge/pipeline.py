@@ -15,10 +15,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from metaforge import environment, plugins, registry, results, run_files, selection, stages
+from metaforge import environment, plugins, results, run_files, selection, stages
 from metaforge.arms import BankFacts
 from metaforge.components import Context
 from metaforge.console import Console
+from metaforge.creation import create
 from metaforge.errors import (
     DataError,
     Interrupted,
@@ -31,6 +32,7 @@ from metaforge.evaluation import Evaluator
 from metaforge.metatrain import WarmStart
 from metaforge.recipe import ResolvedRecipe, load
 from metaforge.recipe.overrides import Change, as_texts, parse_all
+from metaforge.recipe.remarks import remarks
 from metaforge.records import load_tensors, read_json, write_json
 from metaforge.report import render_lines
 from metaforge.rundir import RunDir
@@ -43,6 +45,7 @@ _WORKERS = ("evaluate", "workers")
 
 def run(resolved: ResolvedRecipe, *, quiet: bool = False) -> dict[str, Any]:
     """Run a recipe in a new folder; what ``results.json`` holds, plus ``run_dir``."""
+    environment.pick_device(resolved.recipe.device)  # refused before there is a folder
     return _Run(resolved, RunDir.create(resolved), quiet).execute()
 
 
@@ -145,20 +148,23 @@ class _Run:
     def _prepare(self) -> stages.Parts:
         base = Context(base_dir=self.resolved.base_dir, report=self.console.line)
         context = stages.context_for(self.recipe, base)
-        self.trackers = [
-            registry.create_choice("tracker", choice, context) for choice in self.recipe.trackers
-        ]
+        self.trackers = [create("tracker", choice, context) for choice in self.recipe.trackers]
         env, path = environment.describe(self.recipe, context), self.folder.path / "env.json"
         if path.exists():
             environment.refuse_other_code(read_json(path, run_files.Env), env, self.folder.path)
         else:
             write_json(path, env)
         parts = stages.Parts.build(self.recipe, context)
+        selection.check(self.resolved, parts)
         self.folder.refuse_other_data(parts.source.fingerprint)
         facts = {"run": str(self.folder.path), **stages.header(self.recipe, parts)}
         facts["set"] = ", ".join(f"{key} {value}" for key, value in self.resolved.changes.items())
         self.console.header(facts)
-        self.notes = [*self.resolved.notes, *stages.notes(self.recipe, parts)]
+        self.notes = [
+            *self.resolved.notes,
+            *remarks(self.resolved, parts.weighting),
+            *stages.notes(self.recipe, parts),
+        ]
         for note in self.notes:
             self.console.line(f"note: {note}")
         self._observe("run_started", run_dir=self.folder.path, recipe=self.recipe)

@@ -178,6 +178,11 @@ def _refuse_bad_component(hook: str, kind: str, component: Component) -> None:
     for target in (component.target, component.check, options, groups):
         if target is not None and not _TARGET.fullmatch(target):
             raise PluginError(f"{name}: {target!r} is not of the form 'module:attribute'")
+    if not set(component.tasks or ()) <= {"classification", "regression"}:
+        raise PluginError(
+            f"{name}: tasks is {component.tasks!r}, expected kinds of tasks, such as "
+            "('classification',)"
+        )
     if options is None:
         _ = component.options_model  # refuses a bad class
 

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import (
-    Field,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    ValidationError,
-)
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from metaforge import registry
-from metaforge.errors import PluginError, Problem, RecipeError
-from metaforge.options import Choice, choice, nested_kinds
+from metaforge.components import Context
+from metaforge.errors import Problem, RecipeError
+from metaforge.options import Choice, choice
 from metaforge.recipe import overrides as overriding
-from metaforge.recipe.document import Document, Key, read
-from metaforge.recipe.find import find_recipe
-from metaforge.recipe.loader import data_problems
-from metaforge.recipe.render import findings
-from metaforge.recipe.resolve import Chosen, checked_options
-from metaforge.recipe.schema import Section
+from metaforge.recipe.component_checks import component_problems
+from metaforge.recipe.document import Document
+from metaforge.recipe.loader import read_source
+from metaforge.recipe.machine import device_problem, unusable
+from metaforge.recipe.render import key_names
+from metaforge.recipe.resolve import resolve
+from metaforge.recipe.schema import Device, Recipe, Section
 
 
 class Pretraining(Section):
@@ -36,7 +27,7 @@ class Pretraining(Section):
 
     name: str = Field("pretrain", description="names the weights in their card")
     seed: NonNegativeInt = Field(0, description="the root seed of every stream")
-    device: str = Field("auto", description="auto, cpu, cuda or cuda:1")
+    device: Device = Field("auto", description="auto, cpu, cuda or cuda:1")
     threads: PositiveInt | None = Field(None, description="CPU threads; default: torch's own")
     data: Choice = choice("dataset", description="a task source that offers labelled images")
     backbone: Choice = choice("backbone", description="a backbone that offers its network")
@@ -63,6 +54,13 @@ class LoadedPretraining:
 
     recipe: Pretraining
     base_dir: Path
+    source: str
+
+
+def is_pretraining(data: Mapping[str, Any]) -> bool:
+    """Whether more of a recipe's keys are a pretraining's alone than are a run's alone."""
+    own, other = set(key_names(Pretraining)), set(key_names(Recipe))
+    return len(data.keys() & (own - other)) > len(data.keys() & (other - own))
 
 
 def load(source: str | Path, overrides: Iterable[str] = ()) -> LoadedPretraining:
@@ -71,85 +69,30 @@ def load(source: str | Path, overrides: Iterable[str] = ()) -> LoadedPretraining
     Relative paths in the components start from the recipe's folder, those of overrides, and
     ``output``, from the working folder.
     """
-    path = find_recipe(source)
-    document = read(path.read_text(encoding="utf-8"), str(path))
+    _, label, base_dir, document = read_source(source)
     overriding.apply(document, overriding.parse_all(overrides), Path.cwd())
-    base_dir = Path(os.path.abspath(path)).parent
-    problems: list[Problem] = []
-    recipe = None
-    try:
-        recipe = Pretraining.model_validate_json(json.dumps(document.data), strict=True)
-    except ValidationError as error:
-        found = findings(error, Pretraining, document.data)
-        problems = [document.problem(key, message) for key, message in found]
-    chosen, found_in_components = _components(document, base_dir)
-    problems += found_in_components
+    found = resolve(document, base_dir, Pretraining)
+    if found.problems and not is_pretraining(document.data):
+        raise RecipeError(
+            f"{label}: a recipe of a run, none that trains a backbone: metaforge run {label}"
+        )
+    problems, recipe = found.problems, found.recipe
+    seed = document.data.get("seed", 0)
+    context = Context(seed if isinstance(seed, int) else 0, base_dir)
+    problems += component_problems(found.chosen, document, context)
     if recipe is not None:
         problems += _output_problems(document, recipe.output)
+        if message := device_problem(recipe.device):
+            problems.append(document.problem(("device",), message))
     if problems or recipe is None:
         raise RecipeError(problems)
-    return LoadedPretraining(_with_paths(recipe, chosen), base_dir)
-
-
-def _components(document: Document, base_dir: Path) -> tuple[list[Chosen], list[Problem]]:
-    """The data and the backbone, and what is wrong with their options and with the data."""
-    problems: list[Problem] = []
-    chosen: list[Chosen] = []
-    for section, kind in nested_kinds(Pretraining).items():
-        given = document.data.get(section)
-        if not isinstance(given, dict) or not isinstance(given.get("use"), str):
-            continue  # the schema's own finding
-        folder = partial(_folder, document, section, base_dir)
-        try:
-            component = registry.get(kind, given["use"])
-            options = {key: value for key, value in given.items() if key != "use"}
-            chosen.append(
-                Chosen((section,), component, checked_options(component, options, folder))
-            )
-        except PluginError as error:
-            problems.append(document.problem((section, "use"), str(error), error.exit_code))
-        except RecipeError as error:
-            problems += [
-                Problem(f"{section}.{p.path}", p.message, _where(document, section, p), p.code)
-                for p in error.problems
-            ]
-    seed = document.data.get("seed", 0)
-    seed = seed if isinstance(seed, int) else 0
-    return chosen, problems + data_problems(chosen, document, seed, base_dir)
-
-
-def _folder(document: Document, section: str, base_dir: Path, key: Key) -> Path:
-    return document.folder((section, *key), base_dir)
-
-
-def _with_paths(recipe: Pretraining, chosen: Iterable[Chosen]) -> Pretraining:
-    """The recipe with the paths among its components' own options made absolute."""
-    sections = {}
-    for component in chosen:
-        (section,) = map(str, component.path)
-        given = getattr(recipe, section)
-        read = component.options.model_dump(mode="json", by_alias=True)
-        paths = {
-            key: read[key]
-            for key in given.options
-            if isinstance(getattr(component.options, key, None), Path)
-        }
-        sections[section] = given.model_copy(update=paths)
-    return recipe.model_copy(update=sections)
-
-
-def _where(document: Document, section: str, problem: Problem) -> str:
-    return document.where((section, *problem.path.split(".")))
+    return LoadedPretraining(recipe, base_dir, label)
 
 
 def _output_problems(document: Document, output: Path) -> list[Problem]:
     """A folder that cannot be written is found before the work, not after it."""
-    folder = output.absolute().parent
-    existing = next(path for path in (folder, *folder.parents) if path.exists())
-    if output.is_dir():
-        message = f"{output} is a folder, a file is needed"
-    elif existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
+    found = f"{output} is a folder, a file is needed" if output.is_dir() else None
+    found = found or unusable(output.absolute().parent)
+    if not found:
         return []
-    else:
-        message = f"{existing} is not a folder that can be written; set another output"
-    return [document.problem(("output",), message)]
+    return [document.problem(("output",), f"{found}; set another output")]

@@ -40,7 +40,7 @@ def compute(recipe: Recipe, records: Records, regression: bool) -> dict[str, Any
         }
     if recipe.evaluate.runs > 1:
         results["runs"] = _over_runs(recipe, _unconditional(records), _final(records, CONDITIONAL))
-    results["warnings"] = _warnings(len(records))
+    results["warnings"] = _warnings(recipe, records)
     return results
 
 
@@ -148,7 +148,10 @@ def _over_runs(
     }
 
 
-def _warnings(n: int) -> list[str]:
-    if n >= 100:
-        return []
-    return [f"only {n} targets: intervals are wide; 600 is the convention of the field"]
+def _warnings(recipe: Recipe, records: Records) -> list[str]:
+    found, n = [], len(records)
+    if "oracle" in recipe.evaluate.controls and "oracle" not in _arm_names(records):
+        found.append("control oracle is left out: no bank task is of the group of any target")
+    if n < 100:
+        found.append(f"only {n} targets: intervals are wide; 600 is the convention of the field")
+    return found

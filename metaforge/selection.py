@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metaforge.console import Console
+from metaforge.errors import Problem, RecipeError
 from metaforge.evaluation import Evaluator, curve_at
 from metaforge.metatrain import WarmStart
+from metaforge.recipe.grid import LEARNED, LEARNED_FROM
+from metaforge.recipe.overrides import split_key
 from metaforge.recipe.schema import Recipe
 from metaforge.records import write_json
 from metaforge.rundir import RunDir
@@ -24,6 +27,26 @@ if TYPE_CHECKING:
     from metaforge.recipe import ResolvedRecipe
 
 _STEPS = "condition.steps"
+
+
+def check(resolved: ResolvedRecipe, parts: Parts) -> None:
+    """Create every kernel and weighting that selection will try, before the long work starts.
+
+    Raises ``RecipeError`` beside a learned weighting, which depends on them in phase 1, and
+    what their creation raises.
+    """
+    if resolved.recipe.select is None:
+        return
+    grid = resolved.recipe.select.grid
+    varied = {key: grid[key] for key in grid if split_key(key)[0] in LEARNED_FROM}
+    for values in product(*varied.values()) if varied else ():
+        trial = parts.with_recipe(
+            resolved.with_values(dict(zip(varied, values, strict=True))).recipe
+        )
+        for tried in (parts, trial):
+            if tried.weighting.learned:
+                message = LEARNED.format(tried.recipe.weighting.use)
+                raise RecipeError([Problem("select.grid", message)])
 
 
 def select(

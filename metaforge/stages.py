@@ -15,10 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metaforge import environment, registry, scoring, seeding, workers
+from metaforge import environment, scoring, seeding, workers
 from metaforge.arms import BankFacts, check_groups, uncertainty_control
 from metaforge.components import Context
-from metaforge.contracts import InnerAlgorithm, Params, TaskWeighting
+from metaforge.contracts import InnerAlgorithm, Params, TaskKernel, TaskWeighting
+from metaforge.creation import create, refuse_tasks
 from metaforge.metatrain import LearnedWeighting, WarmStart
 from metaforge.recipe.schema import Recipe
 from metaforge.tasks import TaskSource
@@ -36,23 +37,32 @@ class Parts:
     source: TaskSource
     inner: InnerAlgorithm
     theta: Params
+    kernel: TaskKernel
+    weighting: TaskWeighting
 
     @classmethod
     def build(cls, recipe: Recipe, context: Context) -> Parts:
-        weighting = registry.create_choice("task_weighting", recipe.weighting, context)
+        """Every part, the quick ones first. Raises ``PluginError`` for a component that is not
+        what its contract says, ``RecipeError`` where one cannot serve the data's tasks."""
+        inner = create("inner_algorithm", recipe.inner, context)
+        kernel = create("task_kernel", recipe.kernel, context)
+        weighting = create("task_weighting", recipe.weighting, context)
         if weighting.learned and recipe.meta_train.tasks != "bank":
             # Its parameters belong to bank tasks, so phase 1 must visit those.
             train = recipe.meta_train.model_copy(update={"tasks": "bank"})
             recipe = recipe.model_copy(update={"meta_train": train})
-        source = registry.create_choice("dataset", recipe.data, context)
+        source = create("dataset", recipe.data, context)
         check_groups(recipe, source)
-        inner = registry.create_choice("inner_algorithm", recipe.inner, context)
+        refuse_tasks(recipe, source.shape.kind, inner=inner, kernel=kernel, weighting=weighting)
         theta = inner.init(source.shape, seeding.generator(recipe.seed, "init"))
-        return cls(recipe, context, source, inner, theta)
+        return cls(recipe, context, source, inner, theta, kernel, weighting)
 
     def with_recipe(self, recipe: Recipe) -> Parts:
         """The same data and inner algorithm under other kernel, weighting or conditioning."""
-        return Parts(recipe, self.context, self.source, self.inner, self.theta)
+        kernel = create("task_kernel", recipe.kernel, self.context)
+        weighting = create("task_weighting", recipe.weighting, self.context)
+        refuse_tasks(recipe, self.source.shape.kind, kernel=kernel, weighting=weighting)
+        return replace(self, recipe=recipe, kernel=kernel, weighting=weighting)
 
     @cached_property
     def workers(self) -> int:
@@ -65,13 +75,8 @@ class Parts:
     @cached_property
     def gram(self) -> scoring.KernelGram:
         """The kernel, fitted on a sample of the bank, with every bank task's signature."""
-        kernel = registry.create_choice("task_kernel", self.recipe.kernel, self.context)
         stream = seeding.generator(self.recipe.seed, "kernel")
-        return scoring.bank_gram(self.source, kernel, self.recipe.bank.size, stream)
-
-    @cached_property
-    def weighting(self) -> Any:
-        return registry.create_choice("task_weighting", self.recipe.weighting, self.context)
+        return scoring.bank_gram(self.source, self.kernel, self.recipe.bank.size, stream)
 
     @cached_property
     def weighting_state(self) -> Any:
@@ -166,7 +171,7 @@ def header(recipe: Recipe, parts: Parts) -> dict[str, str]:
         "inner": _words(inner),
         "transductive": "yes" if is_transductive(parts) else "no",
         "bank": f"N = {recipe.bank.size} tasks, meta-training on {recipe.meta_train.tasks}",
-        "kernel": _words({"use": recipe.kernel.use, **recipe.kernel.options}),
+        "kernel": _words({"use": recipe.kernel.use, **parts.kernel.describe()}),
         "weighting": _words({"use": recipe.weighting.use, **recipe.weighting.options}),
         "condition": _words(_changed(recipe.condition)) or "defaults",
         "evaluate": f"{recipe.evaluate.runs} x {recipe.evaluate.targets} targets of "
@@ -241,11 +246,6 @@ def task_facts(parts: Parts) -> dict[str, Any]:
 def notes(recipe: Recipe, parts: Parts) -> list[str]:
     """What a reader of the results must know and may not expect."""
     found = []
-    if not parts.weighting.target_specific:
-        found.append(
-            f"{recipe.weighting.use} does not rank tasks: top_m is ignored and every step draws "
-            f"from the whole bank (M = N = {recipe.bank.size})"
-        )
     if parts.recipe != recipe:
         found.append(f"{recipe.weighting.use} learns from the bank: meta_train.tasks is bank")
     if is_transductive(parts):

@@ -43,7 +43,8 @@ class TaskShape:
 class TaskBatch:
     """B tasks, padded to common sizes S (support) and Q (query).
 
-    support_x    [B, S, *x]   inputs; padding rows are zeros
+    support_x    [B, S, *x]   inputs; sources fill padding rows with zeros, and who reads tasks
+                              must not depend on what they hold
     support_y    [B, S]       class ids 0..ways-1 (long), or [B, S, d] real targets
     query_x      [B, Q, *x]   or None where the receiver may not see them
     query_y      like support_y, or None

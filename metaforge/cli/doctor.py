@@ -44,7 +44,7 @@ def command() -> None:
 def _environment() -> Iterator[tuple[str, str]]:
     from metaforge import __version__
     from metaforge.components import Context
-    from metaforge.recipe.paths import unusable
+    from metaforge.recipe.machine import unusable
 
     yield "metaforge", __version__
     yield "python", f"{platform.python_version()} on {platform.platform()}"

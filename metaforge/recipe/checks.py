@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice, product
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from metaforge.errors import MetaforgeError, RecipeError
+from metaforge.options import Options
+from metaforge.recipe import machine
 from metaforge.recipe.document import Key
-from metaforge.recipe.overrides import split_key
-from metaforge.recipe.paths import unusable
 from metaforge.recipe.published import unknown_keys
-from metaforge.recipe.render import shown
 from metaforge.recipe.schema import Optimizer, Recipe
 
 if TYPE_CHECKING:
     from metaforge.recipe.loader import ResolvedRecipe
-
-#: Sections that selection may vary: what comes after meta-training and before the targets.
-SELECTABLE = ("kernel", "weighting", "condition")
-#: Combinations of a grid that are validated before the run; more would take seconds.
-MAX_COMBINATIONS = 500
 
 NO_GROUPS = (
     "oracle recalls the bank tasks of a target's own group, and tasks of {!r} have no groups "
@@ -32,18 +24,32 @@ Found = Iterator[tuple[Key, str]]
 
 
 def cross_section(resolved: ResolvedRecipe) -> Found:
-    """(key, message) of everything wrong between sections, or with the machine."""
+    """(key, message) of everything wrong between sections, or with the machine; what is wrong
+    with the values that selection tries is found by ``grid.problems``."""
+    recipe = resolved.recipe
+    yield from setting(resolved)
+    if recipe.evaluate.split == "val" and recipe.select:
+        yield (
+            ("evaluate", "split"),
+            "selection uses the validation targets already: set test, or remove select",
+        )
+    if reason := machine.unusable(Path(recipe.output)):
+        yield ("output",), f"{reason} for the runs: make it so, or set another output"
+    if found := machine.device_problem(recipe.device):
+        yield ("device",), found
+    yield from unknown_keys(recipe)
+
+
+def setting(resolved: ResolvedRecipe) -> Found:
+    """What is wrong with the values of one setting of the options, chosen ones included."""
     recipe = resolved.recipe
     yield from _conditioning(recipe)
     yield from _evaluation(recipe)
     yield from _optimizer(recipe.meta_train.optimizer, ("meta_train", "optimizer"))
     yield from _optimizer(recipe.condition.optimizer, ("condition", "optimizer"))
-    yield from _output(recipe)
     if "oracle" in recipe.evaluate.controls and has_groups(resolved) is False:
         yield ("evaluate", "controls"), NO_GROUPS.format(recipe.data.use)
-    yield from unknown_keys(recipe)
-    if recipe.select:
-        yield from _grid(resolved)
+    yield from _tasks(resolved)
 
 
 def _conditioning(recipe: Recipe) -> Found:
@@ -87,11 +93,6 @@ def _evaluation(recipe: Recipe) -> Found:
             "targets from the training split are no test: theta and the bank have seen "
             "their classes; set test, or val while you develop",
         )
-    if evaluate.split == "val" and recipe.select:
-        yield (
-            ("evaluate", "split"),
-            "selection uses the validation targets already: set test, or remove select",
-        )
     if "target_only" in evaluate.controls and recipe.condition.beta2 == 0:
         yield (
             ("evaluate", "controls"),
@@ -115,46 +116,31 @@ def _optimizer(optimizer: Optimizer, at: Key) -> Found:
         yield (*at, "eps_convention"), "only adam has it: remove it, or set use: adam"
 
 
-def _output(recipe: Recipe) -> Found:
-    if reason := unusable(Path(recipe.output)):
-        yield ("output",), f"{reason} for the runs: make it so, or set another output"
-
-
 def has_groups(resolved: ResolvedRecipe) -> bool | None:
     """Whether the data's tasks have groups; None where only the loaded data can tell."""
     (data,) = (choice for choice in resolved.chosen if choice.path == ("data",))
     return data.component.has_groups(data.options)
 
 
-def _grid(resolved: ResolvedRecipe) -> Found:
-    """Each key, each value, and their combinations, as if they were overrides."""
-    grid = resolved.recipe.select.grid if resolved.recipe.select else {}
-    sound = True
-    for key, values in grid.items():
-        at = ("select", "grid", key)
-        if split_key(key)[0] not in SELECTABLE:
-            sound = False
-            yield at, f"only options of {', '.join(SELECTABLE)} can be selected"
-            continue
-        for value in values:
-            for message in _faults(resolved, {key: value}):
-                sound = False
-                yield at, f"{shown(value)}: {message}"
-    if sound and len(grid) > 1:
-        combinations = product(*grid.values())
-        for values in islice(combinations, MAX_COMBINATIONS):
-            chosen = dict(zip(grid, values, strict=True))
-            for message in _faults(resolved, chosen):
-                yield ("select", "grid"), f"{shown(chosen)}: {message}"
-                return
+def _tasks(resolved: ResolvedRecipe) -> Found:
+    """Components that cannot serve the data's kind of tasks, where the data set says it."""
+    data = next(choice.component for choice in resolved.chosen if choice.path == ("data",))
+    if data.tasks is None or len(data.tasks) != 1:
+        return
+    (kind,) = data.tasks
+    for choice in resolved.chosen:
+        component = choice.component
+        served = component.tasks if component.kind == "inner_algorithm" else None
+        if message := unserved(resolved.recipe, kind, served, choice.options):
+            yield choice.path, message
 
 
-def _faults(resolved: ResolvedRecipe, values: dict[str, object]) -> list[str]:
-    """What is wrong with the recipe once ``values`` are set in it."""
-    try:
-        candidate = resolved.with_values(values)
-    except RecipeError as error:
-        return [f"{found.path}: {found.message}" for found in error.problems if found.path]
-    except MetaforgeError as error:
-        return [str(error)]
-    return [message for _, message in _conditioning(candidate.recipe)]
+def unserved(recipe: Recipe, kind: str, served: Collection[str] | None, options: Options) -> str:
+    """Why a component cannot serve the data's kind of tasks, or nothing. ``served`` are the
+    kinds that an inner algorithm serves, None for those of another component."""
+    if served is not None and kind not in served:
+        return (
+            f"{recipe.inner.use} serves {' and '.join(sorted(served))} alone, and the tasks of "
+            f"{recipe.data.use!r} are {kind}: choose another algorithm, or other data"
+        )
+    return options.unfit(kind)

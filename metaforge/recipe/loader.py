@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from metaforge.components import Context, load_attribute
-from metaforge.errors import DataError, PluginError, Problem, RecipeError, one_line
+from metaforge.components import Context
+from metaforge.errors import Problem, RecipeError
 from metaforge.plugins import host
+from metaforge.recipe import grid
 from metaforge.recipe import overrides as overriding
 from metaforge.recipe.changes import changes
 from metaforge.recipe.checks import cross_section
+from metaforge.recipe.component_checks import component_problems
 from metaforge.recipe.dialect import dump
 from metaforge.recipe.document import Document, plain, read
 from metaforge.recipe.find import find_recipe
@@ -34,7 +36,8 @@ class ResolvedRecipe:
     ``text`` is the recipe as given, ``source`` its path or ``<mapping>``; ``base_dir`` is
     what its relative paths start from. ``notes`` tell what overrides dropped; ``changes``
     maps dotted keys to the values that differ from the defaults. ``chosen`` has the
-    components, nested ones included, with their validated options.
+    components, nested ones included, with their validated options. ``unchecked`` tells what
+    the components' checks left to the run.
     """
 
     recipe: Recipe
@@ -46,6 +49,7 @@ class ResolvedRecipe:
     changes: Mapping[str, Any]
     chosen: tuple[Chosen, ...] = field(repr=False)
     document: Document = field(repr=False)
+    unchecked: tuple[str, ...] = ()
 
     def to_yaml(self) -> str:
         """The complete recipe as text; loading it gives the same recipe."""
@@ -53,13 +57,23 @@ class ResolvedRecipe:
 
     def problems(self) -> list[Problem]:
         """What only the data, several sections together or the plugins can tell is wrong."""
-        where = self.document.where
-        found = [self.document.problem(at, message) for at, message in cross_section(self)]
-        found += data_problems(self.chosen, self.document, self.recipe.seed, self.base_dir)
+        return self._checked()[0]
+
+    def _checked(self) -> tuple[list[Problem], tuple[str, ...]]:
+        """The problems, and what the components' checks left to the run."""
+        where, unchecked = self.document.where, list[str]()
+        wrong = [*cross_section(self), *grid.problems(self)]
+        found = [self.document.problem(at, message) for at, message in wrong]
+        found += component_problems(self.chosen, self.document, self.context(unchecked.append))
         for problem in host().problems(self.recipe):
             place = problem.where or where(tuple(problem.path.split(".")))
             found.append(problem._replace(where=place))
-        return _sorted(found)
+        return _sorted(found), tuple(unchecked)
+
+    def context(self, report: Callable[[str], None] = lambda line: None) -> Context:
+        """What the components' checks know of the run."""
+        recipe = self.recipe
+        return Context(recipe.seed, self.base_dir, dtype=recipe.precision, report=report)
 
     def with_values(self, values: Mapping[str, Any]) -> ResolvedRecipe:
         """The recipe with further values set by dotted keys, as overrides would.
@@ -92,21 +106,37 @@ def load(
     well. Raises ``RecipeError`` with every problem found.
     """
     overrides = overriding.as_texts(overrides)
-    text, label, base_dir, document = _read(source)
+    text, label, base_dir, document = read_source(source)
     notes = overriding.apply(document, overriding.parse_all(overrides), Path.cwd())
     try:
         resolved = _resolved(document, text, label, base_dir, overrides, notes)
     except _Invalid as error:
+        from metaforge.pretrain_recipe import is_pretraining  # late: it builds on this module
+
+        if is_pretraining(document.data):
+            raise PretrainingRecipe(label) from None
         if not check:
             raise
         seed = document.data.get("seed")
         seed = seed if isinstance(seed, int) else 0
-        data = data_problems(error.chosen, document, seed, base_dir)
+        context = Context(seed, base_dir)
+        data = component_problems(error.chosen, document, context)
         raise RecipeError(_sorted([*error.problems, *data])) from None
-    problems = resolved.problems() if check else []
+    if not check:
+        return resolved
+    problems, unchecked = resolved._checked()
     if problems:
         raise RecipeError(problems)
-    return resolved
+    return replace(resolved, unchecked=unchecked)
+
+
+class PretrainingRecipe(RecipeError):
+    """The recipe is not of a run, but of a backbone's training."""
+
+    def __init__(self, source: str):
+        super().__init__(
+            f"{source}: a recipe that trains a backbone, none of a run: metaforge pretrain {source}"
+        )
 
 
 class _Invalid(RecipeError):
@@ -126,7 +156,7 @@ def _resolved(
     notes: list[str],
 ) -> ResolvedRecipe:
     expand(document)
-    found = resolve(document, base_dir)
+    found = resolve(document, base_dir, Recipe)
     if found.recipe is None:
         raise _Invalid(_sorted(found.problems), found.chosen)
     return ResolvedRecipe(
@@ -142,7 +172,7 @@ def _resolved(
     )
 
 
-def _read(source: str | Path | Mapping[str, Any]) -> tuple[str, str, Path, Document]:
+def read_source(source: str | Path | Mapping[str, Any]) -> tuple[str, str, Path, Document]:
     """Text, label, folder and data of a recipe."""
     if isinstance(source, Mapping):
         data = plain(source)
@@ -164,32 +194,6 @@ def _read(source: str | Path | Mapping[str, Any]) -> tuple[str, str, Path, Docum
             f"{path} is not UTF-8 text: {error.reason} at byte {error.start}"
         ) from error
     return text, str(path), Path(os.path.abspath(path)).parent, read(text, str(path))
-
-
-def data_problems(
-    chosen: Iterable[Chosen], document: Document, seed: int, base_dir: Path
-) -> list[Problem]:
-    """What the components' own checks find wrong with the data they name."""
-    context = Context(seed=seed, base_dir=base_dir)
-    found = []
-    for choice in chosen:
-        component = choice.component
-        if component.check is None:
-            continue
-        what = f"check of {component.kind} {component.name!r}"
-        messages, code = _checked(what, component.check, choice, context)
-        found += [document.problem(choice.path, message, code) for message in messages]
-    return found
-
-
-def _checked(what: str, check: str, choice: Chosen, context: Context) -> tuple[list[str], int]:
-    try:
-        function: Callable[..., list[str]] = load_attribute(check)
-        return list(function(choice.options, context)), DataError.exit_code
-    except DataError as error:
-        return [str(error)], DataError.exit_code
-    except Exception as error:
-        return [f"{what} failed: {one_line(error)}"], PluginError.exit_code
 
 
 def _sorted(problems: Iterable[Problem]) -> list[Problem]:

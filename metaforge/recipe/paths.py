@@ -34,18 +34,6 @@ def expanded(text: str) -> str:
     return os.path.expanduser(_VARIABLE.sub(value, text))
 
 
-def unusable(folder: Path) -> str | None:
-    """Why nothing can be written in a folder, which need not be there yet; None where it can."""
-    folder = folder.absolute()
-    # os.path, as a path that cannot even be looked at is no error of its own there.
-    existing = next(path for path in (folder, *folder.parents) if os.path.exists(path))
-    if not existing.is_dir():
-        return f"{existing} is a file, a folder is needed"
-    if not os.access(existing, os.W_OK | os.X_OK):
-        return f"{existing} is not writable"
-    return None
-
-
 def absolute_paths(options: M, base: Base) -> tuple[M, list[tuple[Key, str]]]:
     """``options`` with every ``Path`` in it made absolute, from the folder ``base(key)``.
 

@@ -23,11 +23,16 @@ an optimiser that starts anew for each target, L2-normalised features.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
-from metaforge.recipe.document import Document, Key
+from metaforge.recipe.document import Document, Key, flat
 from metaforge.recipe.overrides import Override, chosen_name, holder, kind_at, options_of
+from metaforge.recipe.render import shown
 from metaforge.recipe.schema import Recipe
+
+if TYPE_CHECKING:
+    from metaforge.recipe.loader import ResolvedRecipe
 
 _BOTH: dict[str, Any] = {
     "bank.size": 30000,
@@ -92,6 +97,39 @@ def expand(document: Document) -> None:
         if path[-1] not in section and not given:
             section[path[-1]] = value
             document.origins[path] = f"preset {name!r}"
+
+
+def remark(resolved: ResolvedRecipe) -> Iterator[str]:
+    """What comes of the recipe's preset: what the recipe says otherwise, and whether nothing
+    that the preset sets differs from the defaults. Read off the complete recipe, so that a
+    run and its repetition from ``resolved.yaml`` are told the same."""
+    name = resolved.recipe.preset
+    if name is None:
+        return
+    held = flat(resolved.recipe.model_dump(mode="json", by_alias=True))
+    wanted = {
+        key: value
+        for key, value in PRESETS[name].items()
+        if key in held and _belongs(resolved.document.data, key, tuple(key.split(".")))
+    }
+    other = [key for key, value in wanted.items() if held[key] != value]
+    effect = [key for key in wanted if key in resolved.changes and key not in other]
+    told = f"preset {name} changes nothing here: its settings are the defaults, or said otherwise"
+    if effect:
+        told = f"preset {name}: {', '.join(f'{key} {shown(held[key])}' for key in effect)}"
+    if other:
+        own = ", ".join(_own(key, wanted[key], held) for key in other)
+        told += f"; the recipe's own: {own}"
+    yield told
+
+
+def _own(key: str, wanted: Any, held: dict[str, Any]) -> str:
+    """What the recipe says in a setting's place, which may be another option of its section."""
+    section, _, name = key.rpartition(".")
+    ways = [key, *(f"{section}.{way}" for way in _INSTEAD.get(key, ()))]
+    said = next((way for way in ways if held.get(way) is not None), key)
+    option = "" if said == key else f"{name} "
+    return f"{said} {shown(held[said])} (preset: {option}{shown(wanted)})"
 
 
 def _belongs(data: dict[str, Any], key: str, path: Key) -> bool:

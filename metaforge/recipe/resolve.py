@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -18,10 +18,12 @@ from metaforge.recipe.document import Document, Key, dotted, plain
 from metaforge.recipe.overrides import default_choice
 from metaforge.recipe.paths import Base, absolute_paths, expanded
 from metaforge.recipe.render import findings
-from metaforge.recipe.schema import Recipe
 from metaforge.registry import UnknownComponent
 
+#: A recipe.
 M = TypeVar("M", bound=BaseModel)
+#: Any model that is validated.
+V = TypeVar("V", bound=BaseModel)
 
 
 class Chosen(NamedTuple):
@@ -33,33 +35,34 @@ class Chosen(NamedTuple):
 
 
 @dataclass
-class Resolution:
+class Resolution(Generic[M]):
     """What a recipe's data came to: ``recipe`` is None if there are problems."""
 
-    recipe: Recipe | None = None
+    recipe: M | None = None
     chosen: list[Chosen] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
 
-def resolve(document: Document, base_dir: Path) -> Resolution:
-    """Validate everything, and collect every problem.
+def resolve(document: Document, base_dir: Path, model: type[M]) -> Resolution[M]:
+    """Validate everything, and collect every problem. ``model`` is the kind of recipe: of a
+    run, or of pretraining.
 
     In the recipe that results, each component's options are complete: defaults are
     filled in, nested components included, and paths are absolute.
     """
-    resolver = _Resolver(document, base_dir)
-    recipe = resolver.recipe()
+    resolver = _Resolver[M](document, base_dir)
+    recipe = resolver.recipe(model)
     found = resolver.found
     found.problems.extend(resolver.suspects())
     found.recipe = None if found.problems else recipe
     return found
 
 
-class _Resolver:
+class _Resolver(Generic[M]):
     def __init__(self, document: Document, base_dir: Path):
         self.document = document
         self.base_dir = base_dir
-        self.found = Resolution()
+        self.found = Resolution[M]()
         self._suspects: list[str] = []
 
     def _problem(self, path: Key, message: str, code: int = 2) -> None:
@@ -69,13 +72,14 @@ class _Resolver:
         """The plugins that may have what was not found, once for the whole recipe."""
         return [Problem("", line, code=PluginError.exit_code) for line in self._suspects]
 
-    def recipe(self) -> Recipe | None:
-        data = self._with_components(Recipe, self.document.data, ())
-        recipe = self._validated(Recipe, data, ())
+    def recipe(self, model: type[M]) -> M | None:
+        data = self._with_components(model, self.document.data, ())
+        recipe = self._validated(model, data, ())
         if recipe is None:
             return None
+        output = recipe.output  # type: ignore[attr-defined]
         try:
-            return recipe.model_copy(update={"output": expanded(recipe.output)})
+            return recipe.model_copy(update={"output": type(output)(expanded(str(output)))})
         except LookupError as error:
             self._problem(("output",), error.args[0])
             return None
@@ -126,6 +130,8 @@ class _Resolver:
         except PluginError as error:
             self._problem((*path, "use"), str(error), error.exit_code)
             return None
+        if component.absence:
+            self._problem((*path, "use"), component.absence, PluginError.exit_code)
         data = self._with_components(expected, options, path)
         model = self._validated(expected, data, path)
         if model is None:
@@ -139,7 +145,7 @@ class _Resolver:
             self.found.chosen.append(Chosen(path, component, model))
         return model.model_dump(mode="json", by_alias=True)
 
-    def _validated(self, model: type[M], data: Mapping[str, Any], path: Key) -> M | None:
+    def _validated(self, model: type[V], data: Mapping[str, Any], path: Key) -> V | None:
         """A recipe is text: it is read strictly, as JSON is, so that 'no' is no False."""
         try:
             given = json.dumps(without_defaults(model, data))

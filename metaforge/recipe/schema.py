@@ -186,6 +186,9 @@ def _device_name(name: str) -> str:
     return name
 
 
+Device = Annotated[str, AfterValidator(_device_name)]
+
+
 class Recipe(Section):
     """A whole run, from data to results."""
 
@@ -196,9 +199,7 @@ class Recipe(Section):
         "where the recipe does not say otherwise",
     )
     seed: NonNegativeInt = Field(0, description="the root seed of every stream")
-    device: Annotated[str, AfterValidator(_device_name)] = Field(
-        "auto", description="auto, cpu, cuda or cuda:1"
-    )
+    device: Device = Field("auto", description="auto, cpu, cuda or cuda:1")
     precision: Literal["float32", "float64"] = Field("float32", description="of theta and tasks")
     threads: PositiveInt | None = Field(
         1,

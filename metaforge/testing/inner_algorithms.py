@@ -224,13 +224,15 @@ def check_task_independence(algorithm: InnerAlgorithm, params: Params, tasks: Ta
 
 
 def check_padding(algorithm: InnerAlgorithm, params: Params, tasks: TaskBatch) -> None:
-    """A task with padding gives what it gives without its padding rows."""
+    """A task with padding gives what it gives without its padding rows, whatever finite numbers
+    they hold."""
     law = "padding: unequal shots give what the rows without padding give"
     with torch.no_grad():
-        padded = algorithm.losses(params, tasks)
-        for b in range(len(tasks)):
-            trimmed = algorithm.losses(params, _without_padding(tasks, b))
-            _close(padded[b : b + 1], trimmed, TOLERANCE, law)
+        for padded in (tasks, _with_padding(tasks, 7)):
+            found = algorithm.losses(params, padded)
+            for b in range(len(tasks)):
+                trimmed = algorithm.losses(params, _without_padding(tasks, b))
+                _close(found[b : b + 1], trimmed, TOLERANCE, law)
 
 
 def check_query_by_query(algorithm: InnerAlgorithm, params: Params, tasks: TaskBatch) -> None:
@@ -313,6 +315,17 @@ def meta_gradient(algorithm: InnerAlgorithm, params: Params, tasks: TaskBatch) -
     value = _weigh(algorithm.losses(params, tasks))
     found = torch.autograd.grad(value, list(params.values()))
     return dict(zip(params, found, strict=True))
+
+
+def _with_padding(tasks: TaskBatch, value: float) -> TaskBatch:
+    """The tasks with ``value`` in every padding row, and labels of the last class there."""
+    filled = {}
+    for side in ("support", "query"):
+        padding = getattr(tasks, f"{side}_mask") == 0
+        for name, fill in ((f"{side}_x", value), (f"{side}_y", tasks.outputs - 1)):
+            filled[name] = getattr(tasks, name).clone()
+            filled[name][padding] = fill
+    return replace(tasks, **filled)
 
 
 def _without_padding(tasks: TaskBatch, b: int) -> TaskBatch:

@@ -81,7 +81,8 @@ def check_sample_order(kernel: TaskKernel, tasks: TaskBatch) -> None:
 
 
 def check_padding(kernel: TaskKernel, tasks: TaskBatch) -> None:
-    """Rows that the mask leaves out do not count, whatever they hold."""
+    """Rows that the mask leaves out do not count, whatever they hold: NaN here, which a product
+    with the mask would let through."""
 
     def padded(value: Tensor, fill: float) -> Tensor:
         return torch.cat([value, torch.full_like(value[:, :2], fill)], 1)

@@ -19,5 +19,6 @@ def metaforge_datasets() -> Sequence[Component]:
             summary="own features or images with labels, from an npz file or from memory",
             check="metaforge_arrays.layout:check",
             groups="metaforge_arrays.layout:has_groups",
+            tasks=("classification",),
         )
     ]

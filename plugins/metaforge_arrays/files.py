@@ -27,6 +27,10 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "float": ((Real,), "float64"),
 }
 
+#: Bytes of text in ASCII.
+_TEXT = bytes([*range(32, 127), *b"\t\r\n"])
+#: What is read, and how to make it.
+_WANTED = "an npz archive, made by numpy.savez('data.npz', X=features, y=labels)"
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)
 
 
@@ -65,10 +69,11 @@ class Arrays:
         except _BROKEN as error:
             raise DataError(f"arrays: {self._unreadable(value, error)}") from error
 
-    def shape(self, option: str, value: Any) -> tuple[int, ...]:
-        """The array's shape, from its header alone."""
+    def header(self, option: str, value: Any) -> tuple[tuple[int, ...], np.dtype]:
+        """The array's shape and dtype, of a file's without its numbers."""
         if not isinstance(value, str):
-            return _in_memory(option, value).shape
+            array = _in_memory(option, value)
+            return array.shape, array.dtype
         if lines := self.missing({option: value}):
             raise DataError(f"arrays: {lines[0]}")
         assert self.path is not None
@@ -79,9 +84,16 @@ class Arrays:
                     (1, 0): np.lib.format.read_array_header_1_0,
                     (2, 0): np.lib.format.read_array_header_2_0,
                 }[version]
-                return read(member)[0]
+                shape, _, dtype = read(member)
         except _BROKEN as error:
             raise DataError(f"arrays: {self._unreadable(value, error)}") from error
+        if dtype.hasobject:
+            raise DataError(f"arrays: {self._unreadable(value, ValueError('pickle'))}")
+        return shape, dtype
+
+    def told(self, option: str, value: Any) -> str:
+        """An option's array in words: ``x``, or ``x ('X' of /data/mine.npz)``."""
+        return f"{option} ({value!r} of {self.path})" if isinstance(value, str) else option
 
     def _unreadable(self, name: str, error: BaseException) -> str:
         if "pickle" in str(error):
@@ -97,19 +109,35 @@ class Arrays:
 
 def _names(path: Path) -> tuple[str, ...]:
     if not path.is_file():
+        found = "is a folder, not an npz file" if path.is_dir() else "no such file"
         raise DataError(
-            f"arrays: {path}: no such file; a relative path starts at the recipe's folder, in "
-            "key=value at the current one"
+            f"arrays: {path}: {found}; a relative path starts at the recipe's folder, in key=value "
+            "at the current one"
         )
     try:
         with zipfile.ZipFile(path) as archive:
-            return tuple(name.removesuffix(".npy") for name in archive.namelist())
+            members = archive.namelist()
     except (zipfile.BadZipFile, OSError) as error:
-        size = path.stat().st_size
-        raise DataError(
-            f"arrays: {path}: found {size} bytes that are not a whole npz archive ({error}); "
-            "expected what numpy.savez writes: copy the file again, or convert it"
-        ) from error
+        raise DataError(f"arrays: {path}: {_no_archive(path, error)}") from error
+    names = tuple(name.removesuffix(".npy") for name in members if name.endswith(".npy"))
+    if not names:
+        others = f" (its members: {', '.join(members[:5])})" if members else ""
+        raise DataError(f"arrays: {path} holds no array{others}; expected {_WANTED}")
+    return names
+
+
+def _no_archive(path: Path, error: Exception) -> str:
+    """What a file is that is no npz archive, and what to do."""
+    with path.open("rb") as file:
+        start = file.read(1024)
+    if start.startswith(b"\x93NUMPY"):
+        return f"found one bare array (npy), without labels; expected {_WANTED}"
+    if start and not start.translate(None, _TEXT):
+        return f"found text, such as a table has; expected {_WANTED}"
+    return (
+        f"found {path.stat().st_size} bytes that are not a whole npz archive ({error}); "
+        f"expected {_WANTED}, or copy the file again"
+    )
 
 
 def _in_memory(option: str, value: Any) -> np.ndarray:

@@ -2,35 +2,87 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
+from metaforge.components import Context
 from metaforge.errors import DataError
 from metaforge_arrays.classes import first_few
+from metaforge_arrays.files import Arrays
 from metaforge_arrays.options import ArraysOptions
 
 
-def read_x(x: np.ndarray, options: ArraysOptions, dtype: str) -> tuple[np.ndarray, float | None]:
-    """Features [n, p] or images [n, c, h, w], and the factor that takes images to [0, 1].
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """Reads the arrays of x and of the features, headers checked before, numbers now.
 
-    Images of bytes or bits stay bytes until they are batched. Channels may come last where
-    there are 1, 3 or 4 of them.
+    ``train`` are the rows of the training classes; what is remarkable goes to
+    ``context.report``.
     """
-    if options.bits is not None:
-        return _channels_first(_unpack(x, options.bits)), None
-    if x.ndim < 2 or x.dtype.kind not in "biuf":
+
+    options: ArraysOptions
+    arrays: Arrays
+    train: np.ndarray
+    context: Context
+
+    def x(self) -> tuple[np.ndarray, float | None]:
+        """Features [n, p] or images [n, c, h, w], and the factor that takes images to [0, 1].
+
+        Images of bytes or bits stay bytes until they are batched. Channels may come last
+        where there are 1, 3 or 4 of them.
+        """
+        told, bits = self.arrays.told("x", self.options.x), self.options.bits
+        x = self.arrays.get("x", self.options.x)
+        if bits is not None:
+            return _channels_first(_unpack(x, bits)), None
+        if x.ndim == 2:
+            return self._features(told, x), None
+        if x.dtype.kind == "b":
+            return _channels_first(x.astype(np.uint8)), None
+        if x.dtype == np.uint8:
+            return _channels_first(x), 1 / 255
+        return check_finite(told, _channels_first(as_float(x, self.context.dtype))), None
+
+    def features(self) -> np.ndarray | None:
+        """[n, p], or None where there are none beside x."""
+        given = self.options.features
+        if given is None:
+            return None
+        told = self.arrays.told("features", given)
+        return self._features(told, self.arrays.get("features", given))
+
+    def _features(self, told: str, given: np.ndarray) -> np.ndarray:
+        values = check_finite(told, as_float(given, self.context.dtype))
+        if line := constant_columns(told, values):
+            self.context.report(line)
+        return normalize(told, values, self.train, self.options.normalize)
+
+
+def check_header(option: str, options: ArraysOptions, arrays: Arrays) -> tuple[int, ...]:
+    """The shape of x or of the features, whose numbers are not read for it.
+
+    Raises ``DataError`` for what is not numbers, or neither features nor images.
+    """
+    value = getattr(options, option)
+    shape, dtype = arrays.header(option, value)
+    found = f"arrays: {arrays.told(option, value)} has shape {list(shape)} and dtype {dtype}"
+    expected = "[n, p]"
+    if option == "x":
+        expected = "features [n, p] or images [n, h, w], [n, c, h, w] or [n, h, w, c]"
+    if 0 in shape[1:]:
+        raise DataError(f"{found}: its rows hold no numbers; expected {expected} with one at least")
+    packed = option == "x" and options.bits is not None  # ``_unpack`` knows better
+    usual = len(shape) == 2 if option == "features" else len(shape) >= 2
+    if not packed and (dtype.kind not in "biuf" or not usual):
+        raise DataError(f"{found}; expected numbers, as {expected}")
+    images = packed or (option == "x" and len(shape) > 2)
+    if images and options.features is None and options.normalize != "none":
         raise DataError(
-            f"arrays: x has shape {list(x.shape)} and dtype {x.dtype}; expected numbers, as "
-            "features [n, p] or images [n, h, w], [n, c, h, w] or [n, h, w, c]"
+            f"{found}: normalize: {options.normalize} is for features [n, p]; set normalize: none"
         )
-    if x.ndim == 2:
-        return as_float(x, dtype), None
-    if x.dtype.kind == "b":
-        return _channels_first(x.astype(np.uint8)), None
-    if x.dtype == np.uint8:
-        return _channels_first(x), 1 / 255
-    return check_finite("x", _channels_first(as_float(x, dtype))), None
+    return shape
 
 
 def as_float(values: np.ndarray, dtype: str) -> np.ndarray:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
 import numpy as np
 
 from metaforge.components import Context
@@ -10,6 +14,7 @@ from metaforge.pools import Pool
 from metaforge.sampling_checks import problems
 from metaforge_arrays.classes import Classes, read_classes
 from metaforge_arrays.files import Arrays
+from metaforge_arrays.inputs import Reader, check_header
 from metaforge_arrays.options import ArraysOptions
 from metaforge_arrays.splits import SPLITS, split_of_class
 
@@ -17,9 +22,13 @@ from metaforge_arrays.splits import SPLITS, split_of_class
 _ARRAYS = ("x", "y", "features", "class_names", "group", "group_names", "sample_group", "split")
 
 
+#: Bytes of numbers that the check reads: what it leaves to the run would take too long.
+_MOST = 32 * 2**20
+
+
 def check(options: ArraysOptions, context: Context) -> list[str]:
-    """Everything wrong with the file, the labels and the splits. Of x the header alone is
-    read, so that the check is quick; its numbers are checked when it is loaded."""
+    """Everything wrong with the file, the labels, the splits and the numbers. Numbers of more
+    than 32 MiB are left to the loading, which ``context.report`` is told."""
     try:
         arrays = Arrays(options.path)
         if missing := arrays.missing({name: getattr(options, name) for name in _ARRAYS}):
@@ -27,7 +36,40 @@ def check(options: ArraysOptions, context: Context) -> list[str]:
         pools = make_pools(options, arrays)
     except DataError as error:
         return [str(error)]
-    return problems(pools, options.sizes())
+    reader = Reader(options, arrays, training_rows(pools), replace(context, report=_unheard))
+    found = problems(pools, options.sizes())
+    for name, read in (("x", reader.x), ("features", reader.features)):
+        if getattr(options, name) is None or _is_left(name, options, arrays, context):
+            continue
+        try:
+            read()
+        except DataError as error:
+            found.append(str(error))
+    return found
+
+
+def _is_left(name: str, options: ArraysOptions, arrays: Arrays, context: Context) -> bool:
+    """Whether an array of numbers is too large to be read now."""
+    value = getattr(options, name)
+    shape, dtype = arrays.header(name, value)
+    size = prod(shape) * dtype.itemsize
+    if size <= _MOST:
+        return False
+    if dtype.kind == "f" or options.normalize == "l2":
+        context.report(
+            f"arrays: the {size / 2**20:.0f} MiB of {arrays.told(name, value)} are not read here: "
+            "whether all of them can be used the run will say, before it trains"
+        )
+    return True
+
+
+def _unheard(line: str) -> None:
+    """What is remarkable is the run's to tell."""
+
+
+def training_rows(pools: Mapping[str, Sequence[Pool]]) -> np.ndarray:
+    """The rows of the training classes, in order."""
+    return np.unique(np.concatenate([rows for pool in pools["train"] for rows in pool.members]))
 
 
 def has_groups(options: ArraysOptions) -> bool:
@@ -43,9 +85,7 @@ def make_pools(options: ArraysOptions, arrays: Arrays) -> dict[str, list[Pool]]:
     classes = read_classes(arrays.get("y", options.y))
     for name in ("x", "features"):
         if getattr(options, name) is not None:
-            shape = arrays.shape(name, getattr(options, name))
-            _same_length(name, shape, classes)
-            _require_columns(name, shape)
+            _same_length(name, check_header(name, options, arrays), classes)
     groups, group_names = _groups(options, arrays, classes)
     split = split_of_class(options, arrays, classes, groups)
     names, members = _names(options, arrays, classes), classes.members()
@@ -102,14 +142,6 @@ def _sample_groups(options: ArraysOptions, arrays: Arrays, classes: Classes) -> 
     given = arrays.get("sample_group", options.sample_group)
     _same_length("sample_group", given.shape, classes)
     return np.unique(given, return_inverse=True)[1]
-
-
-def _require_columns(option: str, shape: tuple[int, ...]) -> None:
-    if 0 in shape:
-        raise DataError(
-            f"arrays: {option} has shape {list(shape)}: its rows hold no numbers; expected "
-            "features [n, p] or images with one at least"
-        )
 
 
 def _same_length(option: str, shape: tuple[int, ...], classes: Classes) -> None:

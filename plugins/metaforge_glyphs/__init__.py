@@ -20,6 +20,7 @@ def metaforge_datasets() -> Sequence[Component]:
             "or which typeface; embedded, no download",
             check="metaforge_glyphs.plan:check",
             groups=True,
+            tasks=("classification",),
         )
     ]
 

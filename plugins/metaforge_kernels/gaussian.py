@@ -9,7 +9,7 @@ from metaforge.components import Context
 from metaforge.errors import PluginError
 from metaforge.tasks import TaskBatch
 from metaforge_kernels.distances import median_squared_distance, squared_distances
-from metaforge_kernels.options import DEFAULT_GAMMA, GaussianOptions
+from metaforge_kernels.options import GaussianOptions
 from metaforge_kernels.signatures import SignatureKernel
 
 
@@ -32,9 +32,7 @@ class Gaussian(SignatureKernel):
 
     def __init__(self, options: GaussianOptions, context: Context | None = None):
         super().__init__(options, context)
-        self._gamma = None if options.by_median else options.gamma or DEFAULT_GAMMA
-        if options.sigma is not None:
-            self._gamma = options.sigma**-2
+        self._gamma = options.fixed_gamma
 
     def fit(self, sample: TaskBatch, generator: torch.Generator) -> None:
         super().fit(sample, generator)

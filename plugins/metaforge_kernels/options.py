@@ -1,6 +1,6 @@
 """Options of the kernels."""
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
@@ -46,6 +46,20 @@ class SignatureOptions(Options):
             )
         return self
 
+    def in_force(self) -> dict[str, Any]:
+        """The options that the kernel goes by: without those that others switch off."""
+        unread = {"frequencies", "width"} if self.embedding == "mean" else set[str]()
+        return {name: value for name, value in self if name not in unread}
+
+    def unfit(self, tasks: str) -> str:
+        if tasks == "regression" and self.embedding == "auto" and self.signature == "all":
+            return (
+                "signature: all reads the queries, and embedding: auto is joint for regression, "
+                "which needs labels that a target's queries do not show: take signature: support, "
+                "or embedding: mean or fourier"
+            )
+        return ""
+
 
 class BandwidthOptions(SignatureOptions):
     """Options of kernels of a distance, whose width may come from the bank's median."""
@@ -61,6 +75,13 @@ class BandwidthOptions(SignatureOptions):
     def by_median(self) -> bool:
         """Whether the width is fitted by the median heuristic."""
         return self.bandwidth == "median"
+
+    def in_force(self) -> dict[str, Any]:
+        found = super().in_force()
+        if self.by_median:
+            return found | {"bandwidth": "median"}
+        del found["scale"]
+        return found
 
     @model_validator(mode="after")
     def _one_width(self) -> Self:
@@ -80,6 +101,16 @@ class GaussianOptions(BandwidthOptions):
         f"{DEFAULT_GAMMA:g} where none of gamma, sigma and bandwidth is given",
     )
     sigma: PositiveFloat | None = Field(None, description="k = exp(-d^2 / sigma^2)")
+
+    @property
+    def fixed_gamma(self) -> float | None:
+        """gamma as given or as sigma says, or its default; None where the bank's median says."""
+        if self.by_median:
+            return None
+        return self.gamma or (DEFAULT_GAMMA if self.sigma is None else self.sigma**-2)
+
+    def in_force(self) -> dict[str, Any]:
+        return super().in_force() | {"gamma": self.fixed_gamma}
 
 
 class LaplaceOptions(BandwidthOptions):

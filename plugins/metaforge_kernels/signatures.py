@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -142,6 +142,9 @@ class SignatureKernel(TaskKernel, ABC):
 
     def signature(self, tasks: TaskBatch) -> Tensor:
         return self.embedding(tasks)
+
+    def describe(self) -> dict[str, Any]:
+        return self.options.in_force()
 
 
 def _masked_mean(values: Tensor, keep: Tensor) -> Tensor:

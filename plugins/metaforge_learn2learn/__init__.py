@@ -49,5 +49,6 @@ def metaforge_inner_algorithms() -> Sequence[Component]:
             summary="learn2learn's MAML, MetaSGD and GBML, on all of a model or its head (ANIL)",
             cites=(ARNOLD2020, FINN2017, _META_SGD, _ANIL, _META_CURVATURE, _KRONECKER),
             check="metaforge_learn2learn.peer:missing",
+            tasks=("classification", "regression"),
         )
     ]

@@ -19,5 +19,6 @@ def metaforge_inner_algorithms() -> Sequence[Component]:
             options="metaforge_leo.options:LeoOptions",
             summary="latent embedding optimisation: gradient steps on codes of class weights",
             cites=(RUSU2019,),
+            tasks=("classification",),
         )
     ]

@@ -220,9 +220,9 @@ class Leo(InnerAlgorithm):
         options = self.options
         return {
             "order": self.order,
-            "steps": options.inner_unroll_length,
-            "finetuning_steps": options.finetuning_unroll_length,
-            "dropout": options.dropout_rate,
+            "inner_unroll_length": options.inner_unroll_length,
+            "finetuning_unroll_length": options.finetuning_unroll_length,
+            "dropout_rate": options.dropout_rate,
         }
 
     def _ready(self) -> NoiseShape:

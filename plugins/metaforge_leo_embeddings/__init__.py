@@ -38,5 +38,6 @@ def metaforge_datasets() -> Sequence[Component]:
             cites=(RUSU2019, _VINYALS2016, _REN2018),
             check="metaforge_leo_embeddings.layout:check",
             groups=False,
+            tasks=("classification",),
         )
     ]

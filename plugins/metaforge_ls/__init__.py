@@ -27,6 +27,7 @@ def metaforge_inner_algorithms() -> Sequence[Component]:
             options="metaforge_ls.options:LsOptions",
             summary="ridge regression on learned features, squared error outside (LS Meta-Learn)",
             cites=(WANG2020,),
+            tasks=("classification", "regression"),
         ),
         Component(
             kind="inner_algorithm",
@@ -35,5 +36,6 @@ def metaforge_inner_algorithms() -> Sequence[Component]:
             options="metaforge_ls.options:R2d2Options",
             summary="ridge regression on learned features, cross-entropy outside; ridge learned",
             cites=(_R2D2,),
+            tasks=("classification", "regression"),
         ),
     ]

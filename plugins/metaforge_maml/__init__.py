@@ -20,5 +20,6 @@ def metaforge_inner_algorithms() -> Sequence[Component]:
             summary="gradient steps from a learned initialisation, first or second order",
             cites=(FINN2017, ARNOLD2020),
             check="metaforge_maml.options:missing",
+            tasks=("classification", "regression"),
         )
     ]

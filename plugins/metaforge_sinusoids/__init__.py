@@ -27,5 +27,6 @@ def metaforge_datasets() -> Sequence[Component]:
             summary="few-shot regression on sines, lines, parabolas, tanh and absolute values",
             cites=(FINN2017, VUORIO2019),
             groups=True,
+            tasks=("regression",),
         )
     ]

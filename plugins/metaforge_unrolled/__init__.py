@@ -28,5 +28,6 @@ def metaforge_inner_algorithms() -> Sequence[Component]:
             summary="steps of an optimiser from a learned initialisation, through higher",
             cites=(_HIGHER,),
             check="metaforge_unrolled.peer:missing",
+            tasks=("classification", "regression"),
         )
     ]

@@ -30,6 +30,8 @@ def metaforge_task_weightings() -> Sequence[Component]:
             options="metaforge_weightings.options:TasmlOptions",
             summary="alpha(D) = (K + lambda I)^-1 v(D): structured prediction's scores",
             cites=(WANG2020,),
+            target_specific=True,
+            learned=False,
         ),
         Component(
             kind="task_weighting",
@@ -37,6 +39,8 @@ def metaforge_task_weightings() -> Sequence[Component]:
             target="metaforge_weightings.uniform:Uniform",
             options="metaforge_weightings.options:UniformOptions",
             summary="every bank task counts the same: further unconditional meta-training",
+            target_specific=False,
+            learned=False,
         ),
         Component(
             kind="task_weighting",
@@ -45,5 +49,7 @@ def metaforge_task_weightings() -> Sequence[Component]:
             options="metaforge_weightings.options:UncertaintyOptions",
             summary="learned log-variances weigh the losses of groups of tasks",
             cites=(KENDALL2018,),
+            target_specific=False,
+            learned=True,
         ),
     ]

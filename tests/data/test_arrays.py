@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import zipfile
+
 import numpy as np
 import pytest
 import torch
 
 import metaforge
+from metaforge.cli.validate import described
 from metaforge.components import Context
 from metaforge.errors import DataError, RecipeError
+from metaforge.recipe import load as load_recipe
 from metaforge.registry import get
 from metaforge.testing import datasets as laws
 from metaforge_arrays.layout import check
@@ -442,7 +446,7 @@ def test_objects_that_are_numbers_serve_as_numbers():
 @pytest.mark.parametrize("shape", [(200, 0), (200, 0, 3), (200, 1, 0, 4)])
 @pytest.mark.parametrize("option", ["x", "features"])
 def test_rows_without_numbers_are_named(option, shape, tmp_path):
-    expected = rf"{option} has shape \[200, {shape[1]}.*its rows hold no numbers"
+    expected = rf"{option}.* has shape \[200, {shape[1]}.*its rows hold no numbers"
     with pytest.raises(DataError, match=expected):
         make(**{option: np.zeros(shape)})
     (found,) = problems(path=save(tmp_path, empty=np.zeros(shape)), **{option: "empty"})
@@ -512,9 +516,24 @@ def test_pickled_objects_are_never_executed(tmp_path):
 
 
 def test_another_kind_of_file_is_refused(tmp_path):
-    path = tmp_path / "data.npy"
-    np.save(path, X)
-    assert "not a whole npz archive" in problems(path=path, x="X", y="y")[0]
+    files = {name: tmp_path / name for name in ("data.npy", "data.csv", "empty.npz", "model.npz")}
+    np.save(files["data.npy"], X)
+    np.savetxt(files["data.csv"], X, delimiter=",")
+    np.savez(files["empty.npz"])
+    with zipfile.ZipFile(files["model.npz"], "w") as archive:
+        archive.writestr("archive/data.pkl", b"")
+    told = {
+        "data.npy": "found one bare array (npy), without labels",
+        "data.csv": "found text, such as a table has",
+        "empty.npz": "holds no array; ",
+        "model.npz": "holds no array (its members: archive/data.pkl); ",
+    }
+    for name, path in files.items():
+        (found,) = problems(path=path, x="X", y="y")
+        assert f"{path}" in found
+        assert told[name] in found
+        assert "expected an npz archive, made by numpy.savez('data.npz', X=features" in found
+    assert "is a folder, not an npz file" in problems(path=tmp_path, x="X", y="y")[0]
 
 
 def test_the_check_compares_lengths_without_reading_x(tmp_path):
@@ -536,3 +555,79 @@ def test_a_relative_path_starts_at_the_recipe_s_folder(tmp_path, monkeypatch):
     for path in ("data.npz", "$MINE.npz", "${MINE}.npz"):
         source = metaforge.create("dataset", "arrays", context=context, path=path, **SMALL)
         assert source.fingerprint == make().fingerprint
+
+
+NUMBERS = {
+    "NaN": (broken(np.nan, 7, 9), {}, "2 rows of x ('X' of {}) hold NaN or infinite numbers"),
+    "infinite": (broken(np.inf, 7), {}, "1 rows of x ('X' of {}) hold NaN or infinite numbers"),
+    "in images": (
+        broken(np.nan, 7).reshape(-1, 2, 2),
+        {},
+        "1 rows of x ('X' of {}) hold NaN or infinite numbers, first 7",
+    ),
+    "strings": (X.astype("U8"), {}, "x ('X' of {}) has shape [200, 4] and dtype <U8; expected nu"),
+    "objects": (X.astype(object), {}, "{}: array 'X' holds Python objects, which are not read"),
+    "one column": (
+        X[:, 0],
+        {},
+        "x ('X' of {}) has shape [200] and dtype float32; expected numbers",
+    ),
+    "zeros": (
+        broken(0, 7) * [0, 1, 0, 0],
+        {"normalize": "l2"},
+        "1 rows of x ('X' of {}) are all ze",
+    ),
+    "images": (
+        X.reshape(-1, 2, 2),
+        {"normalize": "l2"},
+        "x ('X' of {}) has shape [200, 2, 2] and dtype float32: normalize: l2 is for features",
+    ),
+}
+
+
+@pytest.mark.parametrize(("x", "options", "message"), NUMBERS.values(), ids=NUMBERS)
+def test_the_check_says_what_loading_would(tmp_path, x, options, message):
+    path = tmp_path / "data.npz"
+    np.savez(path, X=x, y=Y)
+    (found,) = problems(path=path, x="X", y="y", **options)
+    assert found.startswith("arrays: " + message.format(path))
+    with pytest.raises(DataError) as caught:
+        make(path=path, x="X", y="y", **options)
+    assert str(caught.value) == found
+
+
+def test_the_check_finds_both_x_and_features(tmp_path):
+    path = save(tmp_path, X=broken(np.nan, 3), F=broken(np.inf, 5))
+    found = problems(path=path, x="X", y="y", features="F")
+    assert [text.partition(" of ")[2].split()[0] for text in found] == ["x", "features"]
+
+
+def test_the_check_knows_the_run_s_precision(tmp_path):
+    path = save(tmp_path, X=X.astype(np.float64) + 1e300)
+    recipe = {"data": {"use": "arrays", "path": str(path), **SMALL}, "inner": "ls"}
+    with pytest.raises(RecipeError, match=r"data: arrays: 200 rows of x .* NaN or infinite"):
+        load_recipe(recipe)
+    assert load_recipe(recipe, ["precision=float64"]).problems() == []
+
+
+def test_numbers_that_take_long_are_left_to_the_run_and_the_check_says_so(tmp_path, monkeypatch):
+    path = save(tmp_path, X=broken(np.nan, 3))
+    monkeypatch.setattr("metaforge_arrays.layout._MOST", X.nbytes - 1)
+    recipe = {"data": {"use": "arrays", "path": str(path), **SMALL}, "inner": "ls"}
+    resolved = load_recipe(recipe)
+    (left,) = resolved.unchecked
+    assert left.startswith(f"arrays: the 0 MiB of x ('X' of {path}) are not read here")
+    assert f"note: {left}" in described(resolved)
+    with pytest.raises(DataError, match="1 rows of x"):
+        metaforge.run(recipe, {"output": str(tmp_path / "runs")})
+    monkeypatch.setattr("metaforge_arrays.layout._MOST", X.nbytes)
+    with pytest.raises(RecipeError, match="1 rows of x"):
+        load_recipe(recipe)
+
+
+def test_whole_numbers_are_finite_whatever_their_size(tmp_path, monkeypatch):
+    monkeypatch.setattr("metaforge_arrays.layout._MOST", 1)
+    lines: list[str] = []
+    options = ArraysOptions(path=save(tmp_path, X=X.astype(np.int64)), **SMALL)
+    assert check(options, Context(report=lines.append)) == []
+    assert lines == []

@@ -466,8 +466,54 @@ def test_quiet_says_nothing(capsys):
 def test_device_auto_says_what_it_took(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert "device        cpu" in read(run("device=auto")["run_dir"], "log.txt")
-    with pytest.raises(MetaforgeError, match="no CUDA device; use auto"):
-        run("device=cuda")
+
+
+@pytest.mark.parametrize(
+    ("device", "count", "message"),
+    [
+        ("cuda", 0, "torch sees no cuda device here; use auto"),
+        ("cuda:2", 2, "torch sees 2 cuda devices here"),
+        ("mps", 0, "torch sees no mps device here"),
+    ],
+)
+def test_a_device_that_is_not_there_is_refused_before_all_else(device, count, message, monkeypatch):
+    monkeypatch.setattr("metaforge.recipe.machine.device_problem", lambda device: "")
+    monkeypatch.setattr(f"torch.{device.partition(':')[0]}.device_count", lambda: count)
+    with pytest.raises(RecipeError, match=message):
+        run(f"device={device}")
+    assert not Path("runs").exists()
+
+
+def test_the_header_has_the_kernel_s_options_that_are_in_force():
+    kernels = {
+        "kernel=gaussian": ("gamma 50.0", ["scale", "sigma", "bandwidth"]),
+        "kernel.sigma=0.5": ("gamma 4.0", ["scale", "bandwidth"]),
+        "kernel.bandwidth=median": ("bandwidth median, scale 1.0", ["gamma", "sigma"]),
+        "kernel=laplace": ("bandwidth median, scale 1.0", ["gamma", "sigma"]),
+        "kernel.embedding=mean": ("gamma 50.0", ["frequencies", "width"]),
+    }
+    for override, (told, untold) in kernels.items():
+        log = read(run(override, "meta_train.steps=1", "evaluate.targets=2")["run_dir"], "log.txt")
+        (line,) = (line for line in log.splitlines() if " kernel   " in line)
+        assert told in line, override
+        assert not any(f" {name} " in line for name in untold), line
+
+
+def test_a_control_that_is_left_out_is_accounted_for_below_the_table():
+    results = run("weighting.use=uniform", "evaluate.controls=[topm_equal, uniform_bank]")
+    text = render_text(Path(results["run_dir"]))
+    assert "topm_equal" not in results["controls"]
+    assert "note: control topm_equal is left out: uniform does not rank tasks" in text
+    assert "note: control uniform_bank is SP itself under uniform" in text
+
+
+def test_an_oracle_without_any_target_s_group_in_the_bank_is_accounted_for():
+    one = ("data.families=[sine, line]", "bank.size=1", "evaluate.targets=2")
+    told = "control oracle is left out: no bank task is of the group of any target"
+    for seed, is_there in ((0, True), (1, False)):
+        results = run(*one, "evaluate.controls=[oracle]", f"seed={seed}")
+        assert ("oracle" in results["controls"]) == is_there
+        assert (told in results["warnings"]) != is_there
 
 
 def test_sections_of_plugins_stand_in_the_report(monkeypatch):

@@ -216,6 +216,48 @@ def test_an_output_that_cannot_be_written_is_found_first(tmp_path):
     assert "is a folder, a file is needed" in line
 
 
+def test_nested_components_and_the_machine_are_checked_too(monkeypatch):
+    (line,) = faults("data.backbone.wdith=3")
+    assert "data.backbone.wdith: unknown key; did you mean 'width'?" in line
+    (line,) = faults("device=gpu")
+    assert "device: 'gpu' is no device" in line
+    monkeypatch.setattr("metaforge.recipe.machine.metadata.version", lambda name: "2.9.1+cpu")
+    (line,) = faults("device=cuda")
+    assert "is built without CUDA" in line
+
+
+# -- the verbs and the two kinds of recipes ------------------------------------------
+
+
+def test_validate_knows_a_recipe_that_trains_a_backbone(capsys):
+    assert main(["validate", str(SHIPPED), "epochs=3"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"ok: {SHIPPED}\n")
+    assert "heads     letter (weight 1), face (weight 1), print (weight 0.3)" in said
+    assert "3 epochs" in said
+    assert f"metaforge pretrain {SHIPPED}" in said
+    assert main(["validate", str(SHIPPED), "epochs=0", "heads={}"]) == 2
+    assert capsys.readouterr().err.endswith("2 problems\n")
+
+
+@pytest.mark.parametrize("overrides", [[], ["epochs=0"], ["heads.letter=2"]], ids=str)
+def test_each_verb_names_the_other_for_a_recipe_of_the_other_kind(capsys, overrides):
+    assert main(["run", str(SHIPPED), *overrides]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(f"none of a run: metaforge pretrain {SHIPPED}")
+    run = SHIPPED.with_name("sp_maml.yaml")
+    assert main(["pretrain", str(run), *overrides]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(f"none that trains a backbone: metaforge run {run}")
+
+
+def test_a_misplaced_key_does_not_make_a_recipe_one_of_the_other_kind(capsys):
+    assert main(["run", "sp_maml", "backbone=glyph_conv"]) == 2
+    assert "backbone: unknown key" in capsys.readouterr().err
+    assert main(["pretrain", str(SHIPPED), "bank.size=3"]) == 2
+    assert "bank: unknown key" in capsys.readouterr().err
+
+
 # -- command -------------------------------------------------------------------------
 
 

@@ -84,6 +84,26 @@ CHECKS = {
         ["condition.sampling=proportional", "select.grid.condition.negative=[clip, keep]"],
         ['select.grid.condition.negative: "keep": proportional draws tasks by weight'],
     ),
+    "grid value that a control refuses": (
+        ["evaluate.controls=[target_only]", "select.grid.condition.beta2=[0, 1]"],
+        ["select.grid.condition.beta2: 0: target_only needs a target term"],
+    ),
+    "grid value of another optimiser": (
+        ["select.grid.condition.optimizer.momentum=[0, 0.9]"],
+        ["select.grid.condition.optimizer.momentum: 0.9: only sgd has it"],
+    ),
+    "grid value before a recorded step": (
+        ["condition.record_at=[15]", "select.grid.condition.steps=[10, 20]"],
+        ["select.grid.condition.steps: 10: step 15 comes after the last"],
+    ),
+    "grid that combines to nothing": (
+        ["select.grid.condition.beta1=[0, 1]", "select.grid.condition.beta2=[0, 1]"],
+        ['select.grid: {"condition.beta1": 0, "condition.beta2": 0}: beta1 and beta2'],
+    ),
+    "what is wrong without the grid too is said once": (
+        ["meta_train.optimizer.momentum=0.9", "select.grid.condition.top_m=[3, 4]"],
+        ["meta_train.optimizer.momentum: only sgd has it"],
+    ),
     "grid of nothing": (
         ["select={grid: {}}"],
         ["select.grid: it is empty, so that nothing is chosen: give a key and its values"],
@@ -120,7 +140,6 @@ FINE = [
     ["select.grid.kernel.gamma=[1, 1e-4]", "select.grid.weighting.lambda=[1e-8, n^-1/2]"],
     ["select.grid.kernel.use=[gaussian, laplace]"],
     ["output=not/made/yet"],
-    ["device=cuda:1"],
 ]
 
 
@@ -184,3 +203,110 @@ def test_unset_variable_in_the_output(fakes, write_recipe, monkeypatch):
     monkeypatch.delenv("METAFORGE_NOWHERE", raising=False)
     with pytest.raises(RecipeError, match=r"output: \$METAFORGE_NOWHERE is not set"):
         load(write_recipe(), ["output=$METAFORGE_NOWHERE/runs"])
+
+
+def test_a_torch_without_cuda_is_known_by_its_version(fakes, write_recipe, monkeypatch):
+    versions = {"torch": "2.13.0+cpu"}
+    monkeypatch.setattr("metaforge.recipe.machine.metadata.version", versions.__getitem__)
+    with pytest.raises(RecipeError) as caught:
+        load(write_recipe(), ["device=cuda:1"])
+    (problem,) = caught.value.problems
+    assert problem.path == "device"
+    assert problem.message.startswith(
+        "'cuda:1' asked for, but the torch installed here, 2.13.0+cpu"
+    )
+    assert load(write_recipe(), ["device=auto"]).problems() == []
+    versions["torch"] = "2.13.0+cu128"
+    told = described(load(write_recipe(), ["device=cuda:1"]))
+    assert "note: whether this machine has cuda:1, the run will say" in told
+
+
+def test_mps_is_macos_s_alone(fakes, write_recipe, monkeypatch):
+    monkeypatch.setattr("sys.platform", "linux")
+    with pytest.raises(RecipeError, match="device: 'mps' asked for, which macOS alone has"):
+        load(write_recipe(), ["device=mps"])
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert load(write_recipe(), ["device=mps"]).problems() == []
+
+
+HOOK = """
+from metaforge.errors import Problem
+from metaforge.hookspecs import hookimpl
+
+@hookimpl
+def metaforge_check_recipe(recipe):
+    return [Problem("condition.top_m", "7 is unlucky")] * (recipe.condition.top_m == 7)
+"""
+
+
+def test_grid_values_pass_the_checks_of_plugins(fakes, write_recipe):
+    fakes.plugin("luck", HOOK)
+    with pytest.raises(RecipeError) as caught:
+        load(write_recipe(), ["select.grid.condition.top_m=[6, 7]"])
+    (problem,) = caught.value.problems
+    assert problem.path == "select.grid.condition.top_m"
+    assert problem.message == "7: condition.top_m: 7 is unlucky"
+    with pytest.raises(RecipeError) as caught:
+        load(write_recipe(), ["condition.top_m=7", "select.grid.kernel.gamma=[1, 2]"])
+    assert [problem.path for problem in caught.value.problems] == ["condition.top_m"]
+
+
+def test_grid_values_pass_the_checks_of_their_components(fakes, write_recipe):
+    fakes.module(
+        "fakeplug_widths", "def check(options, context):\n    return ['wide'] * (options.gamma > 5)"
+    )
+    source = (fakes.path / "fakeplug.py").read_text()
+    given = 'Gaussian, "gaussian")'
+    fakes.module(
+        "fakeplug", source.replace(given, 'Gaussian, "gaussian", check="fakeplug_widths:check")')
+    )
+    with pytest.raises(RecipeError) as caught:
+        load(write_recipe(), ["select.grid.kernel.gamma=[1, 6]"])
+    (problem,) = caught.value.problems
+    assert problem.message == "6: kernel: wide"
+
+
+def declared(fakes, name: str, facts: str) -> None:
+    """The fake component's plugin says more of it."""
+    source = (fakes.path / "fakeplug.py").read_text()
+    assert name in source
+    fakes.module("fakeplug", source.replace(name, f"{name[:-1]}, {facts})"))
+
+
+LEARNED = ["weighting.lambda", "kernel.gamma", "weighting.use"]
+
+
+@pytest.mark.parametrize("key", LEARNED)
+def test_what_a_learned_weighting_depends_on_cannot_be_selected(fakes, write_recipe, key):
+    declared(fakes, 'Tasml, "ridge scores")', "learned=True")
+    values = "[tasml, uniform]" if key.endswith("use") else "[1, 2]"
+    with pytest.raises(RecipeError) as caught:
+        load(write_recipe(), [f"select.grid.{key}={values}", "select.grid.condition.top_m=[3]"])
+    (problem,) = caught.value.problems
+    assert problem.path == f"select.grid.{key}"
+    assert problem.message.startswith("weighting 'tasml' is learned in phase 1")
+    assert load(write_recipe(), ["select.grid.condition.top_m=[3, 4]"]).problems() == []
+
+
+def test_a_learned_weighting_cannot_be_selected_itself(fakes, write_recipe):
+    declared(fakes, 'Options, "all equal")', "learned=True")
+    with pytest.raises(RecipeError) as caught:
+        load(write_recipe(), ["select.grid.weighting.use=[tasml, uniform]"])
+    (problem,) = caught.value.problems
+    assert problem.message.startswith("\"uniform\": weighting 'uniform' is learned in phase 1")
+
+
+def test_an_algorithm_that_does_not_serve_the_tasks(fakes, write_recipe):
+    declared(fakes, 'Ls, "ridge head")', "tasks=('classification',)")
+    declared(fakes, 'check="fakeplug_checks:check")', "tasks=('regression',)")
+    with pytest.raises(RecipeError) as caught:
+        load(write_recipe(), ["inner=ls"])
+    (problem,) = caught.value.problems
+    assert problem.path == "inner"
+    assert problem.message.startswith("ls serves classification alone, and the tasks of 'glyphs'")
+    assert load(write_recipe(), ["inner=maml"]).problems() == []
+
+
+def test_data_that_do_not_say_their_kind_of_tasks_are_left_to_the_run(fakes, write_recipe):
+    declared(fakes, 'Ls, "ridge head")', "tasks=('classification',)")
+    assert load(write_recipe(), ["inner=ls"]).problems() == []

@@ -270,6 +270,14 @@ class ReadsPadding(Specimen):
         return tasks.support_x.double().mean(1)
 
 
+class MultipliesByTheMask(Specimen):
+    """Right wherever padding is finite."""
+
+    def signature(self, tasks):
+        kept = tasks.support_x.double() * tasks.support_mask[..., None]
+        return kept.sum(1) / tasks.support_mask.sum(1, keepdim=True)
+
+
 class ReadsNumbering(Specimen):
     def signature(self, tasks):
         return (tasks.support_x * tasks.support_y[..., None]).double().mean(1)
@@ -338,6 +346,7 @@ def on_zero_distances(make, tasks):
         broken(on_tasks(laws.check_signature), CentredOnItsBatch, "does not depend on the batch"),
         broken(on_tasks(laws.check_sample_order), ReadsOrder, "order of samples"),
         broken(on_tasks(laws.check_padding), ReadsPadding, "masked samples"),
+        broken(on_tasks(laws.check_padding), MultipliesByTheMask, "masked samples"),
         broken(on_tasks(laws.check_label_numbering), ReadsNumbering, "numbering of classes"),
         broken(on_tasks(laws.check_reads), ReadsQueries, "reads: support"),
         broken(on_tasks(laws.check_reads), ClaimsToReadQueries, "reads: all"),

@@ -392,9 +392,9 @@ def test_describe_says_what_runs() -> None:
     algorithm, _ = started(inner_unroll_length=3, dropout_rate=0.5)
     assert algorithm.describe() == {
         "order": 2,
-        "steps": 3,
-        "finetuning_steps": 2,
-        "dropout": 0.5,
+        "inner_unroll_length": 3,
+        "finetuning_unroll_length": 2,
+        "dropout_rate": 0.5,
     }
 
 

@@ -117,6 +117,16 @@ class KeepsTheGraph(Maml):
             return super().predict(params, support, query_x)
 
 
+class SumsPadding(Maml):
+    """Reads padding rows, which only zeros there hide."""
+
+    def losses(self, params: Params, tasks: TaskBatch, **kwargs: Any) -> Any:
+        counted = tasks.support_x.flatten(1).sum(1) - (
+            tasks.support_x * tasks.support_mask[..., None]
+        ).flatten(1).sum(1)
+        return super().losses(params, tasks, **kwargs) + counted
+
+
 class Hoards(Maml):
     """Keeps every adapted state."""
 
@@ -155,6 +165,7 @@ BROKEN: dict[type[Maml], tuple[Any, str, dict[str, Any]]] = {
     PredictsOtherOutputs: (laws.check_losses_are_of_predictions, "of the predictions", {}),
     PoolsTasks: (laws.check_task_independence, "independence", {"order": 1}),
     IgnoresMasks: (laws.check_padding, "padding", {}),
+    SumsPadding: (laws.check_padding, "padding", {}),
     CentresQueries: (laws.check_query_by_query, "queries", {}),
     SaysTransductive: (laws.check_query_by_query, "transductive", {}),
     KeepsTheGraph: (laws.check_evaluation_keeps_nothing, "no graph is kept", {}),

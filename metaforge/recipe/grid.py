@@ -1,0 +1,98 @@
+"""Problems of what selection tries: every value of its grid, as if it were an override."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice, product
+from typing import TYPE_CHECKING, Any
+
+from metaforge.errors import MetaforgeError, RecipeError
+from metaforge.plugins import host
+from metaforge.recipe.checks import Found, setting
+from metaforge.recipe.component_checks import component_problems
+from metaforge.recipe.overrides import split_key
+from metaforge.recipe.render import shown
+
+if TYPE_CHECKING:
+    from metaforge.recipe.loader import ResolvedRecipe
+
+#: Sections that selection may vary: what comes after meta-training and before the targets.
+SELECTABLE = ("kernel", "weighting", "condition")
+#: Those that a learned weighting is fitted by, and so phase 1 depends on.
+LEARNED_FROM = ("kernel", "weighting")
+#: Combinations of a grid that are validated before the run; more would take seconds.
+MAX_COMBINATIONS = 500
+
+LEARNED = (
+    "weighting {!r} is learned in phase 1, by the options of weighting and kernel, and selection "
+    "comes after it: compare whole runs instead, metaforge compare RECIPE --over KEY=VALUE,VALUE"
+)
+
+
+def problems(resolved: ResolvedRecipe) -> Found:
+    """(key, message) of each key and value that cannot be selected, and of the first of their
+    combinations that cannot."""
+    grid = resolved.recipe.select.grid if resolved.recipe.select else {}
+    known = set(_messages(resolved, thorough=True)) if grid else set()
+    sound = True
+    for key, values in grid.items():
+        for message in _of_key(resolved, key, values, known):
+            sound = False
+            yield ("select", "grid", key), message
+    if sound and len(grid) > 1:
+        for values in islice(product(*grid.values()), MAX_COMBINATIONS):
+            chosen = dict(zip(grid, values, strict=True))
+            for message in _faults(resolved, chosen, known, thorough=False):
+                yield ("select", "grid"), f"{shown(chosen)}: {message}"
+                return
+
+
+def _of_key(
+    resolved: ResolvedRecipe, key: str, values: tuple[Any, ...], known: set[str]
+) -> Iterator[str]:
+    section = split_key(key)[0]
+    if section not in SELECTABLE:
+        yield f"only options of {', '.join(SELECTABLE)} can be selected"
+    elif section in LEARNED_FROM and _learned(resolved):
+        yield LEARNED.format(resolved.recipe.weighting.use)
+    else:
+        for value in values:
+            for message in _faults(resolved, {key: value}, known, thorough=True):
+                yield f"{shown(value)}: {message}"
+
+
+def _learned(resolved: ResolvedRecipe) -> bool:
+    """Whether the weighting is one that phase 1 learns; a plugin may leave that to the run."""
+    chosen = next(choice for choice in resolved.chosen if choice.path == ("weighting",))
+    return bool(chosen.component.learned)
+
+
+def _faults(
+    resolved: ResolvedRecipe, values: dict[str, Any], known: set[str], *, thorough: bool
+) -> list[str]:
+    """What becomes wrong with the recipe once ``values`` are set in it."""
+    try:
+        candidate = resolved.with_values(values)
+        found = _messages(candidate, thorough=thorough)
+    except RecipeError as error:
+        return [f"{found.path}: {found.message}" for found in error.problems if found.path]
+    except MetaforgeError as error:
+        return [str(error)]
+    if _learned(candidate) and not _learned(resolved):
+        return [LEARNED.format(candidate.recipe.weighting.use)]
+    return [message for message in found if message not in known]
+
+
+def _messages(resolved: ResolvedRecipe, *, thorough: bool) -> list[str]:
+    """What is wrong with a setting between its sections and, if ``thorough``, by the plugins'
+    checks of whole recipes and of the components that selection may vary."""
+    found = [message for _, message in setting(resolved)]
+    if thorough:
+        varied = [choice for choice in resolved.chosen if choice.path[0] in SELECTABLE]
+        recipe = resolved.recipe
+        for problem in (
+            *component_problems(varied, resolved.document, resolved.context()),
+            *host().problems(recipe),
+        ):
+            found.append(f"{problem.path}: {problem.message}")
+    return found
