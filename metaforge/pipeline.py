@@ -117,8 +117,13 @@ class _Run:
     def _ended(self, state: str, why: str) -> None:
         """Say so in the folder; where it cannot be written, that is why the run ended."""
         with suppress(DataError):
-            self.folder.status(state, self.stage, error=why)
+            self._status(state, error=why)
             self.folder.log(f"{state} during {self.stage}: {why}")
+
+    def _status(self, state: str, **more: str) -> None:
+        """A run that is resumed stays what it was, finished perhaps, until it really goes on."""
+        if not (self.resumed and self.stage == "prepare"):
+            self.folder.status(state, self.stage, **more)
 
     def _stages(self) -> dict[str, Any]:
         started = time.perf_counter()
@@ -143,7 +148,7 @@ class _Run:
 
     def _enter(self, stage: str) -> None:
         self.stage = stage
-        self.folder.status("running", stage)
+        self._status("running")
 
     def _prepare(self) -> stages.Parts:
         base = Context(base_dir=self.resolved.base_dir, report=self.console.line)

@@ -204,6 +204,7 @@ def test_other_code_is_not_resumed():
     path.write_text(json.dumps(env))
     with pytest.raises(PluginError, match=r"(?s)cannot be resumed.*version: 0\.0\.1"):
         resume(Path(results["run_dir"]))
+    assert "unconditional" in render_text(results["run_dir"]), "it is finished as it was"
 
 
 def test_a_run_whose_plugin_is_gone_says_which_distribution_made_it():
