@@ -475,6 +475,7 @@ def test_doctor_tells_of_plugins_that_fail(cli, fakes):
 
 def test_doctor_tells_of_a_cache_folder_of_no_use(cli, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
+    monkeypatch.setenv("COLUMNS", "1000")  # no path is cut
     monkeypatch.setenv("METAFORGE_CACHE", str(tmp_path / "file" / "below"))
     assert f"({tmp_path / 'file'} is a file, a folder is needed)" in cli("doctor")[1]
     monkeypatch.setenv("METAFORGE_CACHE", str(tmp_path / "new"))
