@@ -26,7 +26,7 @@ Answer = TypeVar("Answer")
 
 
 class WorkerLost(MetaforgeError):
-    """A process that shared the work has ended before its time."""
+    """A process that shares the work could not be started, or has ended before its time."""
 
 
 #: Processes that ``workers: auto`` starts at most: each has its own working memory.
@@ -95,7 +95,12 @@ class _Crew:
             process = fork.Process(
                 target=_work, args=(job, positions[first::workers], send, self.answers), daemon=True
             )
-            process.start()
+            try:
+                process.start()
+            except OSError as error:  # a limit on processes, or on memory
+                self.answers.pop().close()
+                self.end()
+                raise WorkerLost(f"no worker process could be started: {error.strerror}") from None
             send.close()  # so that a worker's death reads as the end of its answers
             self.processes.append(process)
 

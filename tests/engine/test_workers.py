@@ -89,6 +89,23 @@ def test_leaving_early_ends_the_workers():
         os.kill(pid, 0)
 
 
+def test_a_process_that_cannot_be_started_ends_those_that_were(monkeypatch):
+    fork, children = os.fork, []
+
+    def only_once() -> int:
+        if children:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        if pid := fork():
+            children.append(pid)
+        return pid
+
+    monkeypatch.setattr(os, "fork", only_once)
+    with pytest.raises(MetaforgeError, match="no worker process could be started: Resource temp"):
+        list(workers.ordered(lambda p: time.sleep(300), range(4), 2))
+    with pytest.raises(ProcessLookupError):
+        os.kill(children[0], 0)
+
+
 def test_a_stopped_worker_can_be_ended():
     def job(p: int) -> int:
         if p == 1:

@@ -337,22 +337,24 @@ def test_a_relative_folder_starts_at_the_recipe(tmp_path, monkeypatch):
     recipe = tmp_path / "own.yaml"
     recipe.write_text(RECIPE)
     monkeypatch.chdir("/")
-    load(recipe, ["data.dir=mine"])
+    recipe.write_text(RECIPE.replace("queries: 5", "queries: 5, dir: mine"))
+    load(recipe)
+    recipe.write_text(RECIPE.replace("queries: 5", "queries: 5, dir: yours"))
     with pytest.raises(RecipeError, match=f"{tmp_path}/yours/miniImageNet/center lacks") as caught:
-        load(recipe, ["data.dir=yours"])
+        load(recipe)
     assert caught.value.exit_code == 3
 
 
 def test_the_check_imports_no_torch(tmp_path):
     write(tmp_path / "mine")
     recipe = tmp_path / "own.yaml"
-    recipe.write_text(RECIPE)
+    recipe.write_text(RECIPE.replace("queries: 5", "queries: 5, dir: mine"))
     code = (
         "import sys; from metaforge.cli import main; code = main(sys.argv[1:]); "
         "print('torch' in sys.modules, 'numpy' in sys.modules); sys.exit(code)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, "validate", recipe, "data.dir=mine"],
+        [sys.executable, "-c", code, "validate", recipe],
         capture_output=True,
         text=True,
         check=False,
