@@ -1,7 +1,7 @@
 """What a run says on the terminal: the only user of rich.
 
 Everything goes to standard error, as standard output is for results;
-on a terminal long stages show a bar with rate and time left, elsewhere a line a stage.
+on a terminal long stages show a bar with rate and time left, elsewhere a line now and then.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ from contextlib import contextmanager
 
 from rich.console import Console as RichConsole
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+#: Seconds between lines of a stage where no bar can be shown.
+_LINE_EVERY = 30.0
 
 
 class Console:
@@ -46,13 +50,16 @@ class Console:
         live = self._rich.is_terminal
         with Progress(*columns, console=self._rich, transient=True, disable=not live) as bar:
             task = bar.add_task(name, total=total, completed=done, rate="", note="")
-            gone = 0
+            gone, told = 0, start
 
             def advance(n: int = 1, note: str = "") -> None:
-                nonlocal gone
-                gone += n
-                rate = gone / max(time.perf_counter() - start, 1e-9)
+                nonlocal gone, told
+                gone, now = gone + n, time.perf_counter()
+                rate = gone / max(now - start, 1e-9)
                 bar.update(task, advance=n, rate=f"{rate:.1f}/s", note=note)
+                if not live and now - told > _LINE_EVERY:
+                    told, left = now, (total - done - gone) / rate
+                    self.line(f"{name}: {done + gone} of {total}, {left:.0f} s left")
 
             yield advance
         self.line(f"{name}: {total - done} in {time.perf_counter() - start:.1f} s")

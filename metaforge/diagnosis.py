@@ -13,10 +13,12 @@ import torch
 from torch import Tensor
 
 from metaforge.contracts import InnerAlgorithm, Params, Tree
+from metaforge.errors import PluginError
 from metaforge.tasks import TaskBatch
 
 _REMEDY = (
-    "Lower inner.lr or the outer lr, or use on_nan: skip to leave such steps out and count them"
+    "Lower the inner or the outer learning rate, or use on_nan: skip to leave such steps out and "
+    "count them"
 )
 
 
@@ -27,6 +29,13 @@ class TaskLosses:
     values: Tensor
     tasks: TaskBatch
     noise: Tree = None
+
+    def __post_init__(self) -> None:
+        if self.values.shape != (len(self.tasks),):
+            raise PluginError(
+                f"the inner algorithm's losses of {len(self.tasks)} tasks have shape "
+                f"{list(self.values.shape)}; expected one loss a task, [{len(self.tasks)}]"
+            )
 
     def detached(self) -> TaskLosses:
         return TaskLosses(self.values.detach(), self.tasks, self.noise)

@@ -65,7 +65,11 @@ class Evaluator:
         OuterOptimizer(self.conditioner.start.theta, self.recipe.condition.optimizer)
 
         def evaluate(position: int) -> Evaluated:
-            return self._target(position, target_ids[position], groups[position])
+            try:
+                return self._target(position, target_ids[position], groups[position])
+            except BaseException as error:
+                error.add_note(f"target {target_ids[position]}")
+                raise
 
         return workers.ordered(evaluate, range(done, len(target_ids)), self.workers)
 

@@ -15,6 +15,8 @@ from metaforge.tasks import TaskBatch, TaskSource, iterate_bank
 
 #: Bank tasks that a kernel is fitted on, at most.
 FIT_TASKS = 1000
+#: Bank tasks whose pairs tell what a kernel finds alike.
+_PAIRED = 500
 #: Rows and columns of a tile of K.
 _TILE = 1024
 
@@ -48,6 +50,16 @@ class KernelGram(GramOperator):
 
     def diag(self) -> Tensor:
         return self.kernel.diag(self._signatures)
+
+    def similarity(self) -> float | None:
+        """Median of ``k(D, D') / sqrt(k(D, D) k(D', D'))`` over pairs of the bank's first tasks:
+        near 1 the kernel tells none apart, near 0 it finds none alike. None for one task."""
+        n = min(self.n_tasks, _PAIRED)
+        some = slice(0, n)
+        length = self.kernel.diag(self._signatures[some]).clamp(min=1e-300).sqrt()
+        pairs = self.block(some, some) / length / length[:, None]
+        rows, columns = torch.triu_indices(n, n, offset=1, device=pairs.device)
+        return float(pairs[rows, columns].median()) if n > 1 else None
 
     def matvec(self, vector: Tensor) -> Tensor:
         features = self.features()

@@ -23,7 +23,13 @@ class Options(BaseModel):
     """
 
     # Built at first use: commands that only list things need no validators.
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        populate_by_name=True,
+        defer_build=True,
+        allow_inf_nan=False,
+    )
 
     def unfit(self, tasks: str) -> str:
         """Why a component with these options cannot serve tasks of a kind (``classification``,

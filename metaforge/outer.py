@@ -93,7 +93,11 @@ class OuterLoop:
     def _one(self, step: int, *, check: bool) -> Tensor:
         """One step; whether it was finite. Without ``check`` nothing is read from the device."""
         params, extra = self.optimizer.params, self.optimizer.extra
-        loss = self.objective(step, params, extra)
+        try:
+            loss = self.objective(step, params, extra)
+        except BaseException as error:
+            error.add_note(f"{self.where}, step {step}")
+            raise
         penalty = self.inner.penalty(params)
         value = loss.value if penalty is None else loss.value + penalty
         self.last = StepLoss(value.detach(), tuple(part.detached() for part in loss.parts))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import statistics
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -17,6 +18,7 @@ from typing import Any
 
 from metaforge import environment, plugins, results, run_files, selection, stages
 from metaforge.arms import BankFacts
+from metaforge.blame import told
 from metaforge.components import Context
 from metaforge.console import Console
 from metaforge.creation import create
@@ -27,6 +29,7 @@ from metaforge.errors import (
     PluginError,
     Problem,
     RecipeError,
+    one_line,
 )
 from metaforge.evaluation import Evaluator
 from metaforge.metatrain import WarmStart
@@ -96,6 +99,8 @@ class _Run:
         self.console = Console(quiet, folder.log)
         self.stage = "prepare"
         self.trackers: list[Any] = []
+        self.failed_observers: set[str] = set()
+        self.notes: list[str] = []
 
     def execute(self) -> dict[str, Any]:
         go_on = f"metaforge run --resume {self.folder.path}"
@@ -107,11 +112,14 @@ class _Run:
             except KeyboardInterrupt:
                 self._ended("interrupted", "by the user")
                 raise Interrupted(f"stopped during {self.stage}; go on with: {go_on}") from None
-            except Exception as error:
-                self._ended("failed", str(error) or type(error).__name__)
-                if isinstance(error, WorkerLost):
-                    error.args = (f"{error}; go on with fewer: {go_on} evaluate.workers=1",)
-                raise
+            except (Exception, SystemExit) as error:
+                shown = told(error)
+                self._ended("failed", str(shown) or type(shown).__name__)
+                if isinstance(shown, WorkerLost):
+                    shown.args = (f"{shown}; go on with fewer: {go_on} evaluate.workers=1",)
+                if shown is error:
+                    raise
+                raise shown from error
             return {**found, "run_dir": str(self.folder.path)}
 
     def _ended(self, state: str, why: str) -> None:
@@ -231,19 +239,35 @@ class _Run:
             "seconds": {
                 "this_process": seconds,
                 "per_target": {
-                    arm: sum(t.get(arm, 0.0) for t in timings) / max(1, len(timings))
+                    arm: statistics.fmean([t[arm] for t in timings if arm in t])
                     for arm in found["curve"]["mean"]
                 },
             },
         }
+        found["warnings"] += stages.kernel_warning(found["fits"])
         write_json(self.folder.path / "results.json", found)
         return found
 
     def _observe(self, event: str, **facts: Any) -> None:
-        """Tell trackers of the recipe, then observer hooks of plugins."""
-        for tracker in self.trackers:
-            getattr(tracker, event)(**facts)
-        plugins.host().call_observers(f"metaforge_{event}", **facts)
+        """Tell trackers of the recipe, then observer hooks of plugins.
+
+        One that fails is told to the user and hears no more of this run: what only watches
+        may not cost a result.
+        """
+        trackers = [
+            (f"tracker {choice.use!r}", getattr(tracker, event))
+            for choice, tracker in zip(self.recipe.trackers, self.trackers, strict=True)
+        ]
+        for name, tell in (*trackers, *plugins.host().hearers(f"metaforge_{event}")):
+            if name in self.failed_observers:
+                continue
+            try:
+                tell(**facts)
+            except Exception as error:
+                self.failed_observers.add(name)
+                said = one_line(error) if name in one_line(error) else f"{name}: {one_line(error)}"
+                self.notes.append(f"{said}; it heard no more of this run")
+                self.console.line(f"note: {self.notes[-1]}")
 
 
 @contextmanager

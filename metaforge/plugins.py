@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -294,32 +295,45 @@ class PluginHost:
 
     def problems(self, recipe: Recipe) -> list[Problem]:
         """What the plugins' ``metaforge_check_recipe`` find wrong with a whole recipe."""
-        return self._gather("metaforge_check_recipe", Problem, recipe=recipe)
+        found: list[Problem] = []
+        for name, call in self.hearers("metaforge_check_recipe"):
+            found += _listed(name, call(recipe=recipe), "Problems", _is_problem)
+        return found
 
     def report_sections(self, results: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """Further sections of the report, (heading, text)."""
-        return self._gather("metaforge_report_sections", tuple, results=results)
+        """Further sections of the report, (heading, text); one that fails is told in its place."""
+        sections: list[tuple[str, str]] = []
+        for name, call in self.hearers("metaforge_report_sections"):
+            try:
+                sections += _listed(name, call(results=results), "(heading, text)", _is_section)
+            except PluginError as error:
+                sections.append((f"A section of {name} is missing", str(error)))
+        return sections
 
-    def call_observers(self, hook: str, **arguments: Any) -> None:
-        """Call an observer hook of every plugin; an exception becomes a ``PluginError``."""
+    def hearers(self, hook: str) -> Iterator[tuple[str, Callable[..., list[Any]]]]:
+        """Each plugin that implements a hook, in words, and its call, which raises
+        ``PluginError`` for whatever the plugin raises."""
         for record, plugin in self._loaded:
             if hook in record.hooks:
-                _call(record, plugin, hook, arguments)
+                yield str(record), partial(_call, record, plugin, hook)
 
-    def _gather(self, hook: str, item_type: type, **arguments: Any) -> list[Any]:
-        gathered: list[Any] = []
-        for record, plugin in self._loaded:
-            if hook not in record.hooks:
-                continue
-            for items in _call(record, plugin, hook, arguments):
-                if not isinstance(items, list | tuple) or not all(
-                    isinstance(item, item_type) for item in items
-                ):
-                    raise PluginError(
-                        f"{record}: {hook} returned {items!r}, not a list of {item_type.__name__}s"
-                    )
-                gathered += items
-        return gathered
+
+def _is_problem(item: Any) -> bool:
+    return isinstance(item, Problem)
+
+
+def _is_section(item: Any) -> bool:
+    return isinstance(item, tuple) and len(item) == 2 and all(isinstance(x, str) for x in item)
+
+
+def _listed(
+    plugin: str, answers: list[Any], expected: str, good: Callable[[Any], bool]
+) -> list[Any]:
+    """The items of the lists that a plugin's functions answered; ``PluginError`` for others."""
+    for answer in answers:
+        if not isinstance(answer, list | tuple) or not all(map(good, answer)):
+            raise PluginError(f"{plugin}: its hook returned {answer!r}, not a list of {expected}")
+    return [item for answer in answers for item in answer]
 
 
 def _with_good_options(record: PluginRecord) -> PluginRecord:
@@ -332,9 +346,7 @@ def _with_good_options(record: PluginRecord) -> PluginRecord:
     return record
 
 
-def _call(
-    record: PluginRecord, plugin: _Plugin, hook: str, arguments: Mapping[str, Any]
-) -> list[Any]:
+def _call(record: PluginRecord, plugin: _Plugin, hook: str, /, **arguments: Any) -> list[Any]:
     try:
         return plugin.call(hook, **arguments)
     except Exception as error:

@@ -108,13 +108,19 @@ def _curves(records: Records, asked: bool) -> dict[str, Any]:
 
     The headline step J was declared beforehand. ``asked``: the recipe named the steps.
     """
-    curves = {}
+    curves, counts = {}, {}
     for name in _arm_names(records):
         values = np.array([r["curves"][name] for r in records if name in r["curves"]])
-        curves[name] = [float(v) for v in values.mean(0)]
+        curves[name], counts[name] = [float(v) for v in values.mean(0)], len(values)
     own = np.array([r["curves"][CONDITIONAL] for r in records])
     gains = [statistics.paired(at_step, own[:, 0]) for at_step in own.T]
-    return {"steps": records[0]["steps"], "asked": asked, "mean": curves, "gain": gains}
+    return {
+        "steps": records[0]["steps"],
+        "asked": asked,
+        "n": counts,
+        "mean": curves,
+        "gain": gains,
+    }
 
 
 def _weights(records: Records) -> dict[str, Any] | None:

@@ -134,6 +134,7 @@ class Curve(Shape):
     steps: list[int] = Field(min_length=1)
     mean: dict[str, list[float]]
     asked: bool = False
+    n: dict[str, int] = {}
     gain: list[Difference] = []
 
     @model_validator(mode="after")

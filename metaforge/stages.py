@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -26,6 +26,9 @@ from metaforge.tasks import TaskSource
 
 #: Learned weights up to this many are written out in the results.
 _FEW = 100
+#: Median similarities of bank tasks below the first, or nearer to 1 than the second, say that a
+#: kernel's width does not suit the bank.
+_LEAST_ALIKE, _LEAST_APART = 1e-4, 1e-6
 
 
 @dataclass
@@ -228,9 +231,21 @@ def fit_facts(parts: Parts, facts: BankFacts) -> dict[str, Any]:
         return {}
     report = dict(parts.weighting.report(parts.weighting_state))
     return {
-        "kernel": parts.gram.kernel.state(),
+        "kernel": {**parts.gram.kernel.state(), "similarity": parts.gram.similarity()},
         "weighting": {k: v if math.isfinite(v) else None for k, v in report.items()},
     }
+
+
+def kernel_warning(fits: Mapping[str, Any]) -> list[str]:
+    """A line where the kernel's width makes of the ranking next to nothing."""
+    similarity = fits.get("kernel", {}).get("similarity")
+    if similarity is None or _LEAST_ALIKE <= similarity <= 1 - _LEAST_APART:
+        return []
+    what = "finds hardly any alike" if similarity < 0.5 else "tells hardly any apart"
+    return [
+        f"the kernel {what} of the bank's tasks (median similarity {similarity:.3g}): what is "
+        "recalled is close to arbitrary; kernel.bandwidth: median sets its width by the bank"
+    ]
 
 
 def task_facts(parts: Parts) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from metaforge.blame import told
 from metaforge.errors import MetaforgeError, RecipeError, one_line
 from metaforge.recipe.schema import Recipe
 
@@ -139,11 +140,11 @@ def _work(
                 send.send((True, job(position)))
         except BrokenPipeError:
             raise
-        except Exception as error:
-            send.send((False, _portable(error)))
+        except (Exception, SystemExit) as error:
+            send.send((False, _portable(told(error))))
 
 
-def _portable(error: Exception) -> Exception:
+def _portable(error: BaseException) -> BaseException:
     """The error itself, or one that says the same where it cannot be sent."""
     try:
         pickle.loads(pickle.dumps(error))

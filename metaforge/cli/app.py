@@ -95,7 +95,8 @@ def _host() -> PluginHost | None:
 def _blocked(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
     for value in values:
         if not value.startswith("no:") or value == "no:":
-            raise click.BadParameter(f"expected no:NAME, found {value!r}", ctx, param)
+            message = f"expected no:NAME, found {value!r} (a plugin's file is given by --plugin)"
+            raise click.BadParameter(message, ctx, param)
     names = tuple(value.removeprefix("no:") for value in values)
     _configure(ctx, blocked=names)
     return names

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel
+
 from metaforge.errors import MetaforgeError, RecipeError
+from metaforge.options import Choice
 from metaforge.plugins import host
 from metaforge.recipe.checks import Found, setting
 from metaforge.recipe.component_checks import component_problems
 from metaforge.recipe.overrides import split_key
-from metaforge.recipe.render import shown
+from metaforge.recipe.render import key_names, sections, shown
+from metaforge.recipe.schema import Recipe
 
 if TYPE_CHECKING:
     from metaforge.recipe.loader import ResolvedRecipe
@@ -36,6 +40,11 @@ def problems(resolved: ResolvedRecipe) -> Found:
     known = set(_messages(resolved, thorough=True)) if grid else set()
     sound = True
     for key, values in grid.items():
+        wider = [other for other in grid if key.startswith(f"{other}.")]
+        if wider:
+            sound = False
+            yield ("select", "grid", key), f"is a part of {wider[0]}, which is there too: give one"
+            continue
         for message in _of_key(resolved, key, values, known):
             sound = False
             yield ("select", "grid", key), message
@@ -51,7 +60,9 @@ def _of_key(
     resolved: ResolvedRecipe, key: str, values: tuple[Any, ...], known: set[str]
 ) -> Iterator[str]:
     section = split_key(key)[0]
-    if section not in SELECTABLE:
+    if (options := _section(key)) is not None:
+        yield f"is a section: name its options, such as {key}.{next(iter(options))}"
+    elif section not in SELECTABLE:
         yield f"only options of {', '.join(SELECTABLE)} can be selected"
     elif section in LEARNED_FROM and _learned(resolved):
         yield LEARNED.format(resolved.recipe.weighting.use)
@@ -59,6 +70,15 @@ def _of_key(
         for value in values:
             for message in _faults(resolved, {key: value}, known, thorough=True):
                 yield f"{shown(value)}: {message}"
+
+
+def _section(key: str) -> Iterable[str] | None:
+    """The options of a section of recipes; None for a key that is none."""
+    model: type[BaseModel] | None = Recipe
+    for part in split_key(key):
+        model = sections(model).get(part) if model is not None else None
+    is_choice = model is not None and issubclass(model, Choice)
+    return None if model is None or is_choice else key_names(model)
 
 
 def _learned(resolved: ResolvedRecipe) -> bool:

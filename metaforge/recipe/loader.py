@@ -105,6 +105,7 @@ def load(
     ``check``, the data, the sections together and the plugins' own checks are looked at as
     well. Raises ``RecipeError`` with every problem found.
     """
+    host()  # what is wrong with a plugin that was asked for is no problem of a recipe's line
     overrides = overriding.as_texts(overrides)
     text, label, base_dir, document = read_source(source)
     notes = overriding.apply(document, overriding.parse_all(overrides), Path.cwd())

@@ -22,7 +22,7 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 def expanded(text: str) -> str:
     """``text`` with ``~`` and ``$VARIABLE`` or ``${VARIABLE}`` replaced.
 
-    Raises ``LookupError`` for a variable that is not set.
+    Raises ``LookupError`` for a variable that is not set, and for what no path can be.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -31,6 +31,8 @@ def expanded(text: str) -> str:
             raise LookupError(f"${name} is not set: export {name}=/some/folder")
         return os.environ[name]
 
+    if "\0" in text:
+        raise LookupError("holds a NUL character, which no path has")
     return os.path.expanduser(_VARIABLE.sub(value, text))
 
 

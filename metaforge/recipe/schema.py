@@ -22,6 +22,9 @@ from pydantic import (
 
 from metaforge.options import Choice, choice
 
+#: Tasks and steps are addressed by 64-bit numbers; a batch is held at once.
+_MOST, _MOST_AT_ONCE = 10**9, 10**6
+
 
 class Section(BaseModel):
     """Base of the sections: frozen, and no unknown keys."""
@@ -51,28 +54,30 @@ class Optimizer(Section):
 class Bank(Section):
     """The finite, seeded set of meta-training tasks that conditioning recalls."""
 
-    size: PositiveInt = Field(5000, description="N, the number of tasks")
+    size: PositiveInt = Field(5000, le=_MOST, description="N, the number of tasks")
 
 
 class MetaTrain(Section):
     """Phase 1: the unconditional warm start theta_hat."""
 
-    steps: NonNegativeInt = Field(1000, description="outer steps")
-    batch: PositiveInt = Field(12, description="tasks a step (meta-batch)")
+    steps: NonNegativeInt = Field(1000, le=_MOST, description="outer steps")
+    batch: PositiveInt = Field(12, le=_MOST_AT_ONCE, description="tasks a step (meta-batch)")
     tasks: Literal["bank", "stream"] = Field(
         "stream", description="train on the bank's tasks, or on fresh ones that never repeat"
     )
     optimizer: Optimizer = Field(default_factory=Optimizer)
     validate_every: PositiveInt = Field(250, description="steps between validations")
-    validation_targets: PositiveInt = Field(200, description="validation tasks")
+    validation_targets: PositiveInt = Field(200, le=_MOST, description="validation tasks")
 
 
 class Condition(Section):
     """Phase 3: theta moves to each target, on the tasks recalled for it."""
 
-    steps: NonNegativeInt = Field(50, description="J, the headline number of steps")
-    batch: PositiveInt = Field(8, description="B, recalled tasks a step")
-    top_m: PositiveInt = Field(50, description="M, tasks kept of the bank; M >= N keeps all")
+    steps: NonNegativeInt = Field(50, le=_MOST, description="J, the headline number of steps")
+    batch: PositiveInt = Field(8, le=_MOST_AT_ONCE, description="B, recalled tasks a step")
+    top_m: PositiveInt = Field(
+        50, le=_MOST, description="M, tasks kept of the bank; M >= N keeps all"
+    )
     beta1: NonNegativeFloat = Field(1.0, description="scale of the bank term")
     beta2: NonNegativeFloat = Field(1.0, description="scale of the target term")
     sampling: Literal["uniform", "proportional"] = Field(
@@ -118,9 +123,9 @@ class Evaluate(Section):
     """Phase 4: frozen targets, the same for every run of the same data and seed."""
 
     split: Literal["test", "val", "train"] = Field("test", description="where targets come from")
-    targets: PositiveInt = Field(100, description="targets (of each run)")
+    targets: PositiveInt = Field(100, le=_MOST, description="targets (of each run)")
     runs: PositiveInt = Field(
-        1, description="R runs of `targets` tasks each; the paper has 50 of 200"
+        1, le=_MOST_AT_ONCE, description="R runs of `targets` tasks each; the paper has 50 of 200"
     )
     controls: tuple[
         Literal["uniform_bank", "random_m", "topm_equal", "target_only", "uncertainty", "oracle"],
@@ -131,6 +136,7 @@ class Evaluate(Section):
     )
     workers: PositiveInt | None = Field(
         None,
+        le=1024,
         description="processes that share the targets, same bits for any number; default: "
         "one a core (at most 8) on the CPU with threads: 1 (Linux), else 1",
     )
@@ -192,7 +198,9 @@ Device = Annotated[str, AfterValidator(_device_name)]
 class Recipe(Section):
     """A whole run, from data to results."""
 
-    name: str = Field("recipe", description="names the run's folder", pattern=r"^[\w.-]+$")
+    name: str = Field(
+        "recipe", max_length=100, description="names the run's folder", pattern=r"^[\w.-]+$"
+    )
     preset: Literal["paper", "released"] | None = Field(
         None,
         description="settings of phases 2 and 3 as in the paper, or as in its authors' program, "
@@ -203,6 +211,7 @@ class Recipe(Section):
     precision: Literal["float32", "float64"] = Field("float32", description="of theta and tasks")
     threads: PositiveInt | None = Field(
         1,
+        le=1024,
         description="CPU threads of PyTorch; tasks are small, so that more mostly wait for each "
         "other, and targets are shared among processes at 1 alone; null: as many as PyTorch takes",
     )

@@ -78,7 +78,10 @@ def curve_lines(results: dict[str, Any]) -> list[str]:
         [str(step), *at_step, *gain]
         for step, gain, *at_step in zip(curve["steps"], gains, *means, strict=True)
     ]
-    header = ["J", *names, f"{names[0]} - (J = 0)", "95 % CI"]
+    counts = curve.get("n", {})  # not all targets need have a control
+    fewer = {name: n for name, n in counts.items() if n < max(counts.values())}
+    told = [f"{name} (n = {fewer[name]})" if name in fewer else name for name in names]
+    header = ["J", *told, f"{names[0]} - (J = 0)", "95 % CI"]
     return [f"{unit}, after each number of steps J", *aligned([header, *rows])]
 
 

@@ -57,6 +57,8 @@ class Reader:
         values = check_finite(told, as_float(given, self.context.dtype))
         if line := constant_columns(told, values):
             self.context.report(line)
+        if self.options.normalize == "none" and (line := zero_rows(told, values)):
+            self.context.report(line)
         return normalize(told, values, self.train, self.options.normalize)
 
 
@@ -74,7 +76,7 @@ def check_header(option: str, options: ArraysOptions, arrays: Arrays) -> tuple[i
     if 0 in shape[1:]:
         raise DataError(f"{found}: its rows hold no numbers; expected {expected} with one at least")
     packed = option == "x" and options.bits is not None  # ``_unpack`` knows better
-    usual = len(shape) == 2 if option == "features" else len(shape) >= 2
+    usual = len(shape) == 2 if option == "features" else 2 <= len(shape) <= 4
     if not packed and (dtype.kind not in "biuf" or not usual):
         raise DataError(f"{found}; expected numbers, as {expected}")
     images = packed or (option == "x" and len(shape) > 2)
@@ -119,14 +121,9 @@ def normalize(option: str, values: np.ndarray, train: np.ndarray, how: str) -> n
     Raises ``DataError`` for rows of zeros under ``l2``.
     """
     if how == "l2":
-        norms = np.linalg.norm(values, axis=1, keepdims=True)
-        zero = np.flatnonzero(norms[:, 0] == 0)
-        if len(zero):
-            raise DataError(
-                f"arrays: {len(zero)} rows of {option} are all zeros, first {first_few(zero)}: "
-                "they have no direction; leave them out, or set normalize: none"
-            )
-        return values / norms
+        if line := zero_rows(option, values):
+            raise DataError(f"{line}; leave them out, or set normalize: none")
+        return values / np.linalg.norm(values, axis=1, keepdims=True)
     if how == "standardize":
         seen = values[train].astype(np.float64)
         spread = seen.std(0)
@@ -144,6 +141,17 @@ def check_finite(option: str, values: np.ndarray) -> np.ndarray:
             f"{first_few(bad)}; mend them or leave them out"
         )
     return values
+
+
+def zero_rows(option: str, values: np.ndarray) -> str | None:
+    """A line that names the rows of [n, p] which are all zeros, if any are."""
+    zero = np.flatnonzero(~values.any(1))
+    if not len(zero):
+        return None
+    return (
+        f"arrays: {len(zero)} rows of {option} are all zeros, first {first_few(zero)}: they have "
+        "no direction, which L2 normalisation (of ls, r2d2, the task kernels) asks for"
+    )
 
 
 def constant_columns(option: str, values: np.ndarray) -> str | None:

@@ -18,12 +18,13 @@ class Gaussian(SignatureKernel):
 
     The width is given in one of three ways:
 
-    * ``gamma``, the multiplier (default 50, for means of L2-normalised features);
+    * ``gamma``, the multiplier (the paper's program has 50, for means of L2-normalised
+      features);
     * ``sigma``: ``gamma = 1 / sigma^2``, the paper's notation, without the factor 2 of
       a normal density;
-    * ``bandwidth: median``: ``gamma = scale / median |s - s'|^2``, the median taken over
-      pairs of distinct signatures of at most 1000 bank tasks. ``scale: 1`` is the usual
-      median heuristic; a larger one is sharper.
+    * ``bandwidth: median``, the default: ``gamma = scale / median |s - s'|^2``, the (lower)
+      median taken over pairs of distinct signatures of at most 1000 bank tasks. ``scale: 1``
+      is the usual median heuristic; a larger one is sharper.
 
     Raises ``NumericError`` from ``fit`` where all signatures are equal.
     """

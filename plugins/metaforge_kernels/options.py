@@ -6,9 +6,6 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 
 from metaforge.options import Options
 
-#: Gamma of the paper's experiments, for means of L2-normalised features.
-DEFAULT_GAMMA = 50.0
-
 
 class SignatureOptions(Options):
     """How a task becomes a vector: what every kernel of this package shares."""
@@ -73,8 +70,8 @@ class BandwidthOptions(SignatureOptions):
 
     @property
     def by_median(self) -> bool:
-        """Whether the width is fitted by the median heuristic."""
-        return self.bandwidth == "median"
+        """Whether the width is fitted by the median heuristic: unless another is given."""
+        raise NotImplementedError
 
     def in_force(self) -> dict[str, Any]:
         found = super().in_force()
@@ -97,17 +94,19 @@ class BandwidthOptions(SignatureOptions):
 class GaussianOptions(BandwidthOptions):
     gamma: PositiveFloat | None = Field(
         None,
-        description="k = exp(-gamma d^2); "
-        f"{DEFAULT_GAMMA:g} where none of gamma, sigma and bandwidth is given",
+        description="k = exp(-gamma d^2); the paper's program has 50, for means of L2-normalised "
+        "features. bandwidth: median where none of gamma, sigma and bandwidth is given",
     )
     sigma: PositiveFloat | None = Field(None, description="k = exp(-d^2 / sigma^2)")
 
     @property
+    def by_median(self) -> bool:
+        return self.gamma is None and self.sigma is None
+
+    @property
     def fixed_gamma(self) -> float | None:
-        """gamma as given or as sigma says, or its default; None where the bank's median says."""
-        if self.by_median:
-            return None
-        return self.gamma or (DEFAULT_GAMMA if self.sigma is None else self.sigma**-2)
+        """gamma as given or as sigma says; None where the bank's median says."""
+        return self.gamma if self.sigma is None else self.sigma**-2
 
     def in_force(self) -> dict[str, Any]:
         return super().in_force() | {"gamma": self.fixed_gamma}

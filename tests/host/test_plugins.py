@@ -202,16 +202,21 @@ def metaforge_report_sections(results):
 )
 
 
+def hear(host, hook, **arguments):
+    for _, call in host.hearers(hook):
+        call(**arguments)
+
+
 def test_observers_are_called_and_a_failing_one_is_named(site):
     import importlib
 
     site.plugin("watch", OBSERVER)
     site.plugin("good", GOOD)
     host = site.host()
-    host.call_observers("metaforge_meta_step", step=1, metrics={"loss": 0.5})
+    hear(host, "metaforge_meta_step", step=1, metrics={"loss": 0.5})
     assert importlib.import_module("plug_watch").seen == [(1, {"loss": 0.5})]
     with pytest.raises(PluginError) as caught:
-        host.call_observers("metaforge_meta_step", step=3, metrics={})
+        hear(host, "metaforge_meta_step", step=3, metrics={})
     assert str(caught.value) == (
         "plugin 'watch' (dist-watch 1.0): metaforge_meta_step(step=3) failed: ValueError: boom"
     )
@@ -222,7 +227,7 @@ def test_a_failing_observer_of_targets_names_the_task(site):
     site.plugin("watch", HEADER + source)
     record = {"task_id": 17, "curves": {}}
     with pytest.raises(PluginError, match=r"metaforge_target_evaluated\(task_id=17\) failed"):
-        site.host().call_observers("metaforge_target_evaluated", record=record)
+        hear(site.host(), "metaforge_target_evaluated", record=record)
 
 
 def test_typed_hooks_gather(site):
@@ -232,11 +237,25 @@ def test_typed_hooks_gather(site):
     assert host.report_sections({"a": 1}) == [("Heading", "{'a': 1}")]
 
 
+@pytest.mark.parametrize("junk", ["'text'", "['text']", "[('a', 'b', 'c')]", "1 / 0"])
+def test_a_section_of_the_report_that_fails_is_told_and_the_others_stand(site, junk):
+    source = HEADER + f"@hookimpl\ndef metaforge_report_sections(results):\n    return {junk}\n"
+    site.plugin("junk", source)
+    site.plugin("watch", OBSERVER)
+    sections = dict(site.host().report_sections({"a": 1}))
+    assert sections.pop("Heading") == "{'a': 1}"
+    ((heading, text),) = sections.items()
+    assert heading == "A section of plugin 'junk' (dist-junk 1.0) is missing"
+    assert "returned" in text or "ZeroDivisionError" in text
+
+
 @pytest.mark.parametrize("junk", ["'text'", "['text']", "3"])
 def test_junk_from_a_check_names_the_plugin(site, junk):
     source = HEADER + f"@hookimpl\ndef metaforge_check_recipe(recipe):\n    return {junk}\n"
     site.plugin("junk", source)
-    with pytest.raises(PluginError, match=r"'junk'.*metaforge_check_recipe returned"):
+    with pytest.raises(
+        PluginError, match=r"'junk'.*: its hook returned .*, not a list of Problems"
+    ):
         site.host().problems(None)
 
 
@@ -256,9 +275,9 @@ def test_recipe_folders_and_commands(site, tmp_path):
 def test_trace_prints_each_call_and_its_result(site, capsys):
     site.plugin("watch", OBSERVER)
     host = site.host(trace=True)
-    host.call_observers("metaforge_meta_step", step=1, metrics={})
+    hear(host, "metaforge_meta_step", step=1, metrics={})
     with pytest.raises(PluginError):
-        host.call_observers("metaforge_meta_step", step=3, metrics={})
+        hear(host, "metaforge_meta_step", step=3, metrics={})
     printed = capsys.readouterr().err
     assert "dist-watch:watch -> metaforge_meta_step(step=1, metrics={})" in printed
     assert "dist-watch:watch <- metaforge_meta_step: []" in printed
@@ -267,7 +286,7 @@ def test_trace_prints_each_call_and_its_result(site, capsys):
 
 def test_without_trace_nothing_is_printed(site, capsys):
     site.plugin("watch", OBSERVER)
-    site.host().call_observers("metaforge_meta_step", step=1, metrics={})
+    hear(site.host(), "metaforge_meta_step", step=1, metrics={})
     assert capsys.readouterr() == ("", "")
 
 

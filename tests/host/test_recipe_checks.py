@@ -53,6 +53,23 @@ CHECKS = {
         ["condition.optimizer.use=sgd", "condition.optimizer.eps_convention=tf1"],
         ["condition.optimizer.eps_convention: only adam has it"],
     ),
+    "grid of a section": (
+        ["select.grid.condition=[{steps: 3}]"],
+        ["select.grid.condition: is a section: name its options, such as condition.steps"],
+    ),
+    "grid of a part and the whole": (
+        ["select.grid.kernel=[laplace]", "select.grid.kernel.sigma=[1.0]"],
+        ["select.grid.kernel.sigma: is a part of kernel, which is there too: give one"],
+    ),
+    "numbers beyond all use": (
+        ["bank.size=10000000000", "threads=100000", "meta_train.batch=100000000"],
+        ["threads: ", "bank.size: should be less than or equal to 1000000000", "meta_train.batch"],
+    ),
+    "infinite options": (
+        ["kernel.gamma=.inf", "inner.lr=.inf"],
+        ["inner.lr: should be a finite number", "kernel.gamma: should be a finite number"],
+    ),
+    "output of no path": (['output="a\\0b"'], ["output: holds a NUL character"]),
     "grid of no key": (
         ["select.grid.condition.topm=[3]"],
         ["select.grid.condition.topm: 3: condition.topm: unknown key; did you mean 'top_m'?"],

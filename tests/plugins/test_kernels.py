@@ -87,7 +87,7 @@ def test_gaussian_widths_are_what_they_say() -> None:
     a, b = signatures(6), signatures(4, seed=1)
     squared = torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist").square()
     for options, exponent in [
-        ({}, 50 * squared),
+        ({"gamma": 50.0}, 50 * squared),
         ({"gamma": 0.3}, 0.3 * squared),
         ({"sigma": 2.0}, squared / 4),
     ]:
@@ -173,7 +173,7 @@ def test_many_equal_rows_fit_in_chunks() -> None:
     [
         ("gaussian", {"gamma": 1.0, "sigma": 1.0}, "gamma and sigma each set the width"),
         ("gaussian", {"sigma": 1.0, "bandwidth": "median"}, "sigma and bandwidth each"),
-        ("gaussian", {"scale": 2.0}, "scale belongs to bandwidth: median"),
+        ("gaussian", {"gamma": 1.0, "scale": 2.0}, "scale belongs to bandwidth: median"),
         ("gaussian", {"gamma": 0.0}, "greater than 0"),
         ("laplace", {"sigma": 1.0, "bandwidth": "median"}, "sigma and bandwidth each"),
         ("laplace", {"sigma": 1.0, "scale": 2.0}, "scale belongs to bandwidth: median"),
