@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from rich.console import Console as RichConsole
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-
 #: Seconds between lines of a stage where no bar can be shown.
 _LINE_EVERY = 30.0
 
