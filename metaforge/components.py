@@ -97,7 +97,9 @@ class Component:
 
     ``groups``, of a dataset, says whether its tasks have groups (``TaskSource.group_names``):
     yes, no, ``"module:attribute"`` of a torch-free callable ``(options) -> bool``, or None
-    where only the loaded data can tell.
+    where only the loaded data can tell. ``facts``, of a dataset, is ``"module:attribute"`` of a
+    torch-free callable ``(options, context) -> DataFacts`` (``metaforge.data_facts``): what a
+    mixture has to know of its sources before any is loaded.
 
     What follows repeats attributes of the target, for commands that do not import it; None
     leaves the question to the run, which also refuses a target that says otherwise. ``tasks``:
@@ -114,6 +116,7 @@ class Component:
     api: int = API_VERSION
     check: str | None = None
     groups: bool | str | None = None
+    facts: str | None = None
     tasks: tuple[str, ...] | None = None
     target_specific: bool | None = None
     learned: bool | None = None

@@ -16,7 +16,7 @@ from metaforge import __version__, registry
 from metaforge.components import Context
 from metaforge.errors import PluginError, RecipeError
 from metaforge.optional import OPTIONAL
-from metaforge.options import Choice, nested_kinds
+from metaforge.options import Choice, holds_names, nested_kinds
 from metaforge.recipe.schema import Recipe
 from metaforge.records import read_json
 from metaforge.run_files import Env
@@ -73,7 +73,11 @@ def components(recipe: Recipe) -> dict[str, dict[str, Any]]:
         component = registry.get(kind, chosen.use)
         found[path] = registry.component_identity(component)
         for name, inner_kind in nested_kinds(component.options_model).items():
-            if (nested := chosen.options.get(name)) is not None:
+            nested = chosen.options.get(name)
+            if nested is not None and holds_names(component.options_model, name):
+                for label, one in nested.items():
+                    visit(f"{path}.{name}.{label}", inner_kind, Choice.model_validate(one))
+            elif nested is not None:
                 visit(f"{path}.{name}", inner_kind, Choice.model_validate(nested))
 
     for section in ("data", "inner", "kernel", "weighting"):

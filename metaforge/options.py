@@ -6,7 +6,8 @@ names its models by strings (``metaforge.components.Component``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -67,6 +68,17 @@ def choice(kind: Kind, default: str | None = None, *, description: str = "") -> 
     )
 
 
+def named_choices(kind: Kind, *, description: str = "", hands_down: tuple[str, ...] = ()) -> Any:
+    """A required field that holds nested components of the given kind by names of the user's.
+
+    ``sources: dict[str, Choice] = named_choices("dataset")``. The options ``hands_down`` of
+    the holder are those of the components too, where they have such; one that is given for a
+    component alone, and differs, is refused.
+    """
+    extra: JsonDict = {"component_kind": kind, "hands_down": list(hands_down)}
+    return Field(description=description, json_schema_extra=extra)
+
+
 def nested_kinds(options: type[BaseModel]) -> dict[str, str]:
     """The fields of an options model that hold components: ``{field: kind}``."""
     found = {}
@@ -75,6 +87,31 @@ def nested_kinds(options: type[BaseModel]) -> dict[str, str]:
         if isinstance(extra, dict) and "component_kind" in extra:
             found[name] = str(extra["component_kind"])
     return found
+
+
+def holds_names(options: type[BaseModel], key: str) -> bool:
+    """Whether a field holds components by names (``named_choices``)."""
+    return get_origin(options.model_fields[key].annotation) is dict
+
+
+def handed_down(options: type[BaseModel], key: str, held: Mapping[str, Any]) -> dict[str, Any]:
+    """What a field's components take over from its holder, whose values are ``held``."""
+    extra = options.model_fields[key].json_schema_extra
+    names = extra.get("hands_down", ()) if isinstance(extra, dict) else ()
+    return {
+        str(name): held[name]
+        if name in held
+        else options.model_fields[str(name)].get_default(call_default_factory=True)
+        for name in names  # type: ignore[union-attr]
+    }
+
+
+def taken_over(
+    options: type[BaseModel], given: Mapping[str, Any], handed: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """A component's options with those its holder hands down, and which of them contradict."""
+    own = {key: value for key, value in handed.items() if key in options.model_fields}
+    return {**given, **own}, [key for key in own if key in given and given[key] != own[key]]
 
 
 def fault(model: Any) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -144,6 +144,26 @@ class PooledTasks(TaskSource):
             parts = [f"{name} {count}" if len(pools) > 1 else count for name, count in words]
             facts[split] = f"{', '.join(parts)} classes"
         return facts
+
+    def mapped(self, transform: Callable[[Tensor], Tensor]) -> PooledTasks:
+        """The same tasks on ``transform`` of the features (of x, if there are none), row by row:
+        [n, p] to [n, w]. It is applied once, to the class data."""
+        data, scale = self._x, self._scale
+        if self._features is not None:
+            data, scale = self._features, None
+        rows = (block.flatten(1).to(self._dtype) for block in data.split(_BLOCK))
+        found = torch.cat([transform(some if scale is None else some * scale) for some in rows])
+        return PooledTasks(
+            found,
+            self.sampler.pools,
+            self.sampler.sizes,
+            seed=self.sampler.seed,
+            name=self.name,
+            group_by=self._group_by,
+            licence=self.licence,
+            device=found.device,
+            dtype=self._dtype,
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """Another process draws its own tables."""

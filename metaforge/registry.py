@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from metaforge.components import Component, Context, canonical_kind
 from metaforge.discovery import ENGINE, source_hash
-from metaforge.errors import MetaforgeError, PluginError, UnknownName, one_line
-from metaforge.options import Choice, nested_kinds
+from metaforge.errors import (
+    MetaforgeError,
+    PluginError,
+    Problem,
+    RecipeError,
+    UnknownName,
+    one_line,
+)
+from metaforge.options import Choice, handed_down, nested_kinds, taken_over
 from metaforge.plugins import PluginRecord, host
 from metaforge.suggest import did_you_mean, nearest
 
@@ -102,7 +109,7 @@ def create(kind: str, name: str, /, *, context: Context | None = None, **options
     context = context or Context()
     kinds = nested_kinds(component.options_model)
     ready = {key: options[key] for key in kinds if _is_ready(options.get(key))}
-    named = {key: Choice(use=f"<{type(value).__qualname__}>") for key, value in ready.items()}
+    named = {key: _stand_in(value) for key, value in ready.items()}
     checked = checked_options(component, options | named, lambda key: context.base_dir)
     nested = {
         key: ready[key] if key in ready else _create_nested(nested_kind, checked, key, context)
@@ -120,7 +127,16 @@ def _is_ready(value: Any) -> bool:
     """Whether a value given for a nested component is the component itself."""
     if isinstance(value, list | tuple):
         return any(map(_is_ready, value))
+    if isinstance(value, Mapping) and "use" not in value:  # components by names
+        return any(map(_is_ready, value.values()))
     return not isinstance(value, str | Mapping | Choice | None)
+
+
+def _stand_in(ready: Any) -> Any:
+    """What validates in place of a ready component, or of ready ones by names."""
+    if isinstance(ready, Mapping):
+        return {name: _stand_in(value) for name, value in ready.items()}
+    return Choice(use=f"<{type(ready).__qualname__}>")
 
 
 def _create_nested(kind: str, options: BaseModel, key: str, context: Context) -> Any:
@@ -129,7 +145,27 @@ def _create_nested(kind: str, options: BaseModel, key: str, context: Context) ->
         return None
     if isinstance(value, Choice):
         return create_choice(kind, value, context)
+    if isinstance(value, Mapping):
+        handed = handed_down(type(options), key, dict(options))
+        return {
+            name: create_choice(kind, _taking_over(kind, item, handed, f"{key}.{name}"), context)
+            for name, item in value.items()
+        }
     return tuple(create_choice(kind, item, context) for item in value)
+
+
+def _taking_over(kind: str, choice: Choice, handed: Mapping[str, Any], label: str) -> Choice:
+    """The choice with what its holder hands down; ``RecipeError`` where it says otherwise."""
+    model = get(kind, choice.use).options_model
+    options, contradicting = taken_over(model, choice.options, handed)
+    if contradicting:
+        raise RecipeError(
+            [
+                Problem(f"{label}.{k}", f"is {handed[k]} for all: leave it out")
+                for k in contradicting
+            ]
+        )
+    return Choice.model_validate({"use": choice.use, **options})
 
 
 def _call_target(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -117,8 +117,12 @@ def _stages(recipe: Recipe) -> list[tuple[str, str]]:
 def _named(choice: Choice) -> str:
     """A component's name, with those of the components in it."""
     nested = [
-        f"{key}: {value['use']}"
+        f"{key}: {value['use']}" if "use" in value else f"{key}: {', '.join(value)}"
         for key, value in choice.options.items()
-        if isinstance(value, dict) and "use" in value
+        if isinstance(value, dict) and any(map(_is_choice, (value, *value.values())))
     ]
     return f"{choice.use} ({', '.join(nested)})" if nested else choice.use
+
+
+def _is_choice(value: Any) -> bool:
+    return isinstance(value, dict) and "use" in value

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from metaforge.options import Choice
+from metaforge.options import Choice, handed_down
 from metaforge.recipe.document import Key, dotted
 from metaforge.recipe.resolve import Chosen
 from metaforge.recipe.schema import Recipe
@@ -38,6 +38,13 @@ def _compare(
                 found[dotted((*at, "use"))] = value.use
             if at in options:
                 _compare(options[at], at, options, found)
+        elif isinstance(value, dict) and any(isinstance(one, Choice) for one in value.values()):
+            for label, one in value.items():
+                found[dotted((*at, label, "use"))] = one.use
+                if (*at, label) in options:
+                    _compare(options[*at, label], (*at, label), options, found)
+                for handed in handed_down(type(model), name, {}):
+                    found.pop(dotted((*at, label, handed)), None)
         elif isinstance(value, BaseModel):
             _compare(value, at, options, found)
         elif info.is_required() or value != default:

@@ -48,6 +48,8 @@ def _choice_schema(written: _Schema, kind: str) -> _Schema:
     """A field that holds a component, a list of them, or one or null."""
     component = {"$ref": f"#/$defs/{kind}"}
     kept: _Schema = {key: written[key] for key in ("description", "default") if key in written}
+    if "additionalProperties" in written:  # components by names
+        return {**kept, "type": "object", "additionalProperties": component}
     if written.get("type") == "array":
         return {**kept, "type": "array", "items": component}
     if {"type": "null"} in written.get("anyOf", ()):

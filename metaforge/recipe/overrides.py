@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from metaforge import registry
 from metaforge.errors import PluginError, Problem, RecipeError
-from metaforge.options import Choice, Options, nested_kinds
+from metaforge.options import Choice, Options, holds_names, nested_kinds
 from metaforge.recipe.document import Document, Key, dotted, plain, read_value
 from metaforge.recipe.render import key_names, sections, shown
 from metaforge.recipe.schema import Recipe
@@ -173,14 +173,23 @@ def kind_at(data: Mapping[str, Any], path: Key) -> str | None:
     """The kind of component that the key at ``path`` holds, if it holds one."""
     model: type[BaseModel] | None = Recipe
     kind = None
+    names_of: str | None = None  # the kind of what the next key names
     here: Any = data
     for key in path:
         if model is None or not isinstance(key, str):
             return None
         here = here.get(key) if isinstance(here, Mapping) else None
+        if names_of is not None:
+            kind, names_of = names_of, None
+            model = options_of(
+                kind, here["use"] if isinstance(here, Mapping) and "use" in here else here
+            )
+            continue
         kind = nested_kinds(model).get(key)
         if kind is None:
             model = sections(model).get(key)
+        elif holds_names(model, key):
+            kind, names_of = None, kind
         else:
             model = options_of(kind, chosen_name(model, key, here))
     return kind

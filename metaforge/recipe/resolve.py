@@ -13,11 +13,18 @@ from pydantic import BaseModel, ValidationError
 from metaforge import registry
 from metaforge.components import Component
 from metaforge.errors import PluginError, Problem, RecipeError
-from metaforge.options import Choice, Options, nested_kinds
+from metaforge.options import (
+    Choice,
+    Options,
+    handed_down,
+    holds_names,
+    nested_kinds,
+    taken_over,
+)
 from metaforge.recipe.document import Document, Key, dotted, plain
 from metaforge.recipe.overrides import default_choice
 from metaforge.recipe.paths import Base, absolute_paths, expanded
-from metaforge.recipe.render import findings
+from metaforge.recipe.render import findings, shown
 from metaforge.registry import UnknownComponent
 
 #: A recipe.
@@ -94,7 +101,13 @@ class _Resolver(Generic[M]):
             key = alias if alias and name not in data else name
             default = default_choice(model, key)
             value = data.get(key, None if default is None else default.model_dump())
-            if isinstance(value, list):
+            if holds_names(model, name) and isinstance(value, dict):
+                handed = handed_down(model, name, data)
+                resolved[key] = {
+                    label: self._component(kind, item, (*path, key, label), None, handed)
+                    for label, item in value.items()
+                }
+            elif isinstance(value, list):
                 resolved[key] = [
                     self._component(kind, item, (*path, key, index), None)
                     for index, item in enumerate(value)
@@ -103,8 +116,16 @@ class _Resolver(Generic[M]):
                 resolved[key] = self._component(kind, value, (*path, key), default)
         return resolved
 
-    def _component(self, kind: str, value: Any, path: Key, default: Choice | None) -> Any:
-        """One choice resolved; what is no choice at all is left for the model to refuse."""
+    def _component(
+        self,
+        kind: str,
+        value: Any,
+        path: Key,
+        default: Choice | None,
+        handed: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """One choice resolved; what is no choice at all is left for the model to refuse.
+        ``handed`` are options that its holder hands down."""
         if isinstance(value, str):
             value = {"use": value}
         if not isinstance(value, dict):
@@ -114,11 +135,16 @@ class _Resolver(Generic[M]):
         if not isinstance(value.get("use"), str):
             return value
         options = {key: item for key, item in value.items() if key != "use"}
-        resolved = self._options(kind, value["use"], options, path)
+        resolved = self._options(kind, value["use"], options, path, handed or {})
         return {"use": value["use"], **(resolved or {})}
 
     def _options(
-        self, kind: str, use: str, options: Mapping[str, Any], path: Key
+        self,
+        kind: str,
+        use: str,
+        options: Mapping[str, Any],
+        path: Key,
+        handed: Mapping[str, Any],
     ) -> dict[str, Any] | None:
         try:
             component = registry.get(kind, use)
@@ -132,6 +158,10 @@ class _Resolver(Generic[M]):
             return None
         if component.absence:
             self._problem((*path, "use"), component.absence, PluginError.exit_code)
+        options, contradicting = taken_over(expected, options, handed)
+        for key in contradicting:
+            message = f"is {shown(handed[key])} for every one of {dotted(path[:-1])}: leave it out"
+            self._problem((*path, key), message)
         data = self._with_components(expected, options, path)
         model = self._validated(expected, data, path)
         if model is None:

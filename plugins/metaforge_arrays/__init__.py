@@ -20,5 +20,6 @@ def metaforge_datasets() -> Sequence[Component]:
             check="metaforge_arrays.layout:check",
             groups="metaforge_arrays.layout:has_groups",
             tasks=("classification",),
+            facts="metaforge_arrays.layout:facts",
         )
     ]

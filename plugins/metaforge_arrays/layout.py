@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from metaforge.components import Context
+from metaforge.data_facts import DataFacts
 from metaforge.errors import DataError
 from metaforge.pools import Pool
 from metaforge.sampling_checks import problems
@@ -75,6 +76,22 @@ def training_rows(pools: Mapping[str, Sequence[Pool]]) -> np.ndarray:
 def has_groups(options: ArraysOptions) -> bool:
     """Whether tasks have groups: those that are drawn within a class group are of it."""
     return options.within > 0
+
+
+def facts(options: ArraysOptions, context: Context) -> DataFacts:
+    """Width and class names. Labels without ``class_names`` are names if they are words: the
+    numbers of two files have nothing in common. Raises what ``make_pools`` raises."""
+    arrays = Arrays(options.path)
+    option = "x" if options.features is None else "features"
+    columns = options.bits if option == "x" else None
+    width = prod(columns or arrays.shape(option, getattr(options, option))[1:])
+    pools = make_pools(options, arrays)
+    words = options.class_names is not None or arrays.get("y", options.y).dtype.kind in "US"
+    names = {
+        split: frozenset(name for pool in some for name in pool.class_names)
+        for split, some in pools.items()
+    }
+    return DataFacts(width=width, classes=names if words else {})
 
 
 def make_pools(options: ArraysOptions, arrays: Arrays) -> dict[str, list[Pool]]:

@@ -21,6 +21,7 @@ def metaforge_datasets() -> Sequence[Component]:
             check="metaforge_glyphs.plan:check",
             groups=True,
             tasks=("classification",),
+            facts="metaforge_glyphs.plan:facts",
         )
     ]
 

@@ -16,8 +16,7 @@ from metaforge.contracts import Backbone
 from metaforge.errors import DataError
 from metaforge.records import load_tensors, save_tensors
 from metaforge.seeding import generator
-from metaforge_glyphs.options import GlyphConvOptions
-from metaforge_glyphs.render import SIZE
+from metaforge_glyphs.options import SIZE, GlyphConvOptions
 
 SHIPPED = Path(__file__).with_name("glyph_conv.safetensors")
 

@@ -17,9 +17,9 @@ from metaforge.records import keep
 from metaforge.seeding import derive
 from metaforge_glyphs.catalogue import Catalogue
 from metaforge_glyphs.fonts import fonts_digest
-from metaforge_glyphs.options import GlyphsOptions
+from metaforge_glyphs.options import SIZE, GlyphsOptions
 from metaforge_glyphs.plan import KINDS
-from metaforge_glyphs.render import SIZE, render, renderer
+from metaforge_glyphs.render import render, renderer
 
 #: Images between two lines of progress.
 _PROGRESS = 25_600

@@ -9,6 +9,9 @@ from metaforge.components import Context
 from metaforge.options import Choice, Options, choice
 from metaforge.task_options import Count, TaskOptions
 
+#: Pixels along a side of an image.
+SIZE = 28
+
 Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 Rotation = Annotated[float, Field(ge=0, le=180, description="degrees, at most, either way")]

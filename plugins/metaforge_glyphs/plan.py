@@ -13,10 +13,11 @@ from functools import cache
 from typing import NamedTuple
 
 from metaforge.components import Context
+from metaforge.data_facts import DataFacts
 from metaforge.task_sizes import ClassCounts, shortages
 from metaforge_glyphs.fonts import FACES, SCRIPTS
 from metaforge_glyphs.letters import Letter, letters
-from metaforge_glyphs.options import GlyphsOptions, Kinds
+from metaforge_glyphs.options import SIZE, GlyphConvOptions, GlyphsOptions, Kinds
 
 SPLITS = ("train", "val", "test")
 KINDS = ("letters", "typefaces")
@@ -194,6 +195,20 @@ def check(options: GlyphsOptions, context: Context) -> list[str]:
             return found
         options = options.model_copy(update={"kinds": Kinds(letters=1, typefaces=0)})
     return found + list(_shortages(options))
+
+
+def facts(options: GlyphsOptions, context: Context) -> DataFacts:
+    """Class names, and the width where it is known: of pixels, or of the own backbone."""
+    width: int | None = SIZE * SIZE
+    if options.backbone is not None:
+        own = options.backbone.use == "glyph_conv"
+        width = GlyphConvOptions.model_validate(options.backbone.options).width if own else None
+    planned, kinds = plan(options), used_kinds(options)
+    names = {
+        split: [one.name for kind in kinds for one in classes(kind, split, options, planned)]
+        for split in SPLITS
+    }
+    return DataFacts(width=width, classes={split: frozenset(n) for split, n in names.items()})
 
 
 def _shortages(options: GlyphsOptions) -> Iterable[str]:

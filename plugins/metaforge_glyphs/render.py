@@ -15,9 +15,8 @@ from PIL import Image, ImageDraw, ImageFont, features
 from metaforge.errors import DataError
 from metaforge.seeding import bits, derive, uniform
 from metaforge_glyphs.fonts import FACES, font_path
-from metaforge_glyphs.options import Distortion
+from metaforge_glyphs.options import SIZE, Distortion
 
-SIZE = 28
 #: A letter's longer side: in the image before jitter, and in the bitmap jittered from.
 BOX, DRAWN = 20, 40
 #: Raise it when the same options give other images.

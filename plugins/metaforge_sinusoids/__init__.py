@@ -28,5 +28,6 @@ def metaforge_datasets() -> Sequence[Component]:
             cites=(FINN2017, VUORIO2019),
             groups=True,
             tasks=("regression",),
+            facts="metaforge_sinusoids.options:facts",
         )
     ]

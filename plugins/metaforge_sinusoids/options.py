@@ -4,6 +4,8 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveInt
 
+from metaforge.components import Context
+from metaforge.data_facts import DataFacts
 from metaforge.options import Options
 
 Family = Literal["sine", "line", "quadratic", "tanh", "absolute"]
@@ -27,3 +29,8 @@ class SinusoidsOptions(Options):
     noise: NonNegativeFloat = Field(
         0.0, description="standard deviation of the noise on support and query outputs"
     )
+
+
+def facts(options: SinusoidsOptions, context: Context) -> DataFacts:
+    """One number in, one out."""
+    return DataFacts(width=1)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from metaforge.errors import DataError
-from metaforge_glyphs.options import BadScan, Distortion
-from metaforge_glyphs.render import SIZE, clean, render
+from metaforge_glyphs.options import SIZE, BadScan, Distortion
+from metaforge_glyphs.render import clean, render
 
 STILL = {"rotation": 0, "shear": 0, "scale": 0, "shift": 0, "noise": 0, "occlusion": 0}
 LETTERS = "AgЖᐁشΩႠש"

@@ -1,0 +1,92 @@
+"""What is wrong with a mixture before its sources are loaded. Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import permutations
+
+from metaforge import registry
+from metaforge.components import Context, load_attribute
+from metaforge.data_facts import DataFacts
+from metaforge.errors import MetaforgeError
+from metaforge.recipe.resolve import checked_options
+from metaforge_mixture.options import MixtureOptions
+
+#: Class names listed in a problem.
+_NAMED = 5
+
+
+def check(options: MixtureOptions, context: Context) -> list[str]:
+    """Sources that do not go together; what is wrong within one, its own check says."""
+    try:
+        found = _facts_of_sources(options, context)
+        kinds = _other_kinds(options)
+    except MetaforgeError:
+        return []
+    return [*kinds, *_widths(options, found), *_shared_classes(found)]
+
+
+def facts(options: MixtureOptions, context: Context) -> DataFacts:
+    """The mixture's own, for a mixture of mixtures."""
+    found = _facts_of_sources(options, context)
+    classes: dict[str, frozenset[str]] = {}
+    for name, own in found.items():
+        for split, names in own.classes.items():
+            told = frozenset(f"{name}: {one}" for one in names)
+            classes[split] = classes.get(split, frozenset()) | told
+    width = next(iter(found.values())).width if options.projection == "none" else options.width
+    return DataFacts(width, classes)
+
+
+def _facts_of_sources(options: MixtureOptions, context: Context) -> dict[str, DataFacts]:
+    found = {}
+    for name, choice in options.sources.items():
+        component = registry.get("dataset", choice.use)
+        own = checked_options(component, choice.options, lambda key: context.base_dir)
+        told = load_attribute(component.facts)(own, context) if component.facts else DataFacts()
+        found[name] = told
+    return found
+
+
+def _other_kinds(options: MixtureOptions) -> list[str]:
+    told = {
+        name: registry.get("dataset", choice.use).tasks for name, choice in options.sources.items()
+    }
+    known = {name: kinds[0] for name, kinds in told.items() if kinds and len(kinds) == 1}
+    if len(set(known.values())) < 2:
+        return []
+    listed = ", ".join(f"{name}: {kind}" for name, kind in known.items())
+    return [f"sources have tasks of unlike kinds ({listed}), which cannot be in one bank"]
+
+
+def _widths(options: MixtureOptions, found: Mapping[str, DataFacts]) -> Iterator[str]:
+    known = {name: own.width for name, own in found.items() if own.width is not None}
+    if options.projection == "none":
+        if len(set(known.values())) > 1:
+            listed = ", ".join(f"{name}: {width}" for name, width in known.items())
+            yield (
+                f"sources have samples of unlike widths ({listed}): set projection: pca, which "
+                "brings each to data.width"
+            )
+        return
+    for name, width in known.items():
+        if width < options.width:
+            yield (
+                f"source {name!r} has samples of {width} numbers, fewer than width "
+                f"{options.width}; set width to {width} or less"
+            )
+
+
+def _shared_classes(found: Mapping[str, DataFacts]) -> Iterator[str]:
+    """Classes that one source trains on and another holds out."""
+    for (one, trains), (other, holds) in permutations(found.items(), 2):
+        for split in ("val", "test"):
+            trained = trains.classes.get("train", frozenset())
+            common = sorted(trained & holds.classes.get(split, frozenset()))
+            if common:
+                listed = ", ".join(common[:_NAMED]) + (", ..." if len(common) > _NAMED else "")
+                yield (
+                    f"{len(common)} classes that source {other!r} holds out for {split} have the "
+                    f"names of training classes of source {one!r} ({listed}): split both alike, "
+                    "or rename what is not the same"
+                )

@@ -1,0 +1,60 @@
+"""Options of the data set ``mixture``."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, PositiveInt, model_validator
+
+from metaforge.options import Choice, Options, named_choices
+from metaforge.task_options import Count
+
+Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class MixtureOptions(Options):
+    """Data sets by name, their shares, and how each comes to the common width."""
+
+    sources: dict[str, Choice] = named_choices(
+        "dataset",
+        hands_down=("ways", "shots", "queries"),
+        description="data sets by a name of your own, which is the group of their tasks",
+    )
+    weights: dict[str, Weight] = Field(
+        default_factory=dict, description="relative shares of tasks by source; 1 where not given"
+    )
+    ways: Annotated[int, Field(ge=2)] = Field(5, description="classes of a task, in every source")
+    shots: Count = Field(1, description="support rows of a class, in every source")
+    queries: Count = Field(15, description="query rows of a class, in every source")
+    projection: Literal["pca", "discriminant", "none"] = Field(
+        "pca",
+        description="of each source's features, fitted on its training tasks: principal "
+        "components, the directions that tell their classes apart, or none",
+    )
+    width: PositiveInt = Field(64, description="numbers of a sample after the projection")
+    centre: bool = Field(
+        False,
+        description="subtract each source's mean: hides from a mean signature what tells the "
+        "sources apart",
+    )
+    normalize: Literal["l2", "none"] = Field(
+        "l2", description="of what is projected: each sample to unit length, or as it is"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if len(self.sources) < 2:
+            raise ValueError(f"sources: a mixture needs at least two, found {len(self.sources)}")
+        if unknown := sorted(self.weights.keys() - self.sources.keys()):
+            raise ValueError(
+                f"weights: no source is named {', '.join(unknown)} (there are: "
+                f"{', '.join(self.sources)})"
+            )
+        unread = {"width", "centre", "normalize"} & self.model_fields_set
+        if self.projection == "none" and unread:
+            raise ValueError(f"projection: none does not read {', '.join(sorted(unread))}")
+        return self
+
+    def shares(self) -> dict[str, float]:
+        """Each source's share of the tasks; they sum to 1."""
+        weights = {name: self.weights.get(name, 1.0) for name in self.sources}
+        total = sum(weights.values())
+        return {name: weight / total for name, weight in weights.items()}

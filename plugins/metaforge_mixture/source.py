@@ -1,0 +1,173 @@
+"""The task source ``mixture``."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from metaforge import seeding
+from metaforge.components import Context
+from metaforge.errors import DataError
+from metaforge.pooled import PooledTasks
+from metaforge.sampling import id_array
+from metaforge.tasks import Ids, TaskBatch, TaskShape, TaskSource, View
+from metaforge_mixture.options import MixtureOptions
+from metaforge_mixture.projection import Projection, fit
+
+#: Part of the fingerprint: raised whenever the same options would draw other tasks.
+_DRAWING = 1
+
+
+def load(
+    options: MixtureOptions, context: Context, sources: Mapping[str, TaskSource]
+) -> MixtureTasks:
+    """The sources, each through its projection. Raises ``DataError`` where their tasks differ
+    in kind or size, and what ``projection.fit`` raises."""
+    if options.projection != "none":
+        sources = {name: _projected(source, options, name) for name, source in sources.items()}
+    return MixtureTasks(sources, options.shares(), seed=context.seed)
+
+
+def _projected(source: TaskSource, options: MixtureOptions, name: str) -> TaskSource:
+    if source.shape.kind != "classification":
+        raise DataError(
+            f"mixture: source {name!r} has {source.shape.kind} tasks, whose inputs mean something "
+            "as they are; set data.projection: none"
+        )
+    projection = fit(source, options, name)
+    if isinstance(source, PooledTasks):  # its rows are projected once, not with every task
+        return source.mapped(projection)
+    return ProjectedTasks(source, projection)
+
+
+class ProjectedTasks(TaskSource):
+    """A source's tasks with every sample projected as it is drawn."""
+
+    def __init__(self, source: TaskSource, projection: Projection):
+        self.source, self.projection = source, projection
+        self.shape = replace(source.shape, input_shape=(projection.basis.shape[1],))
+        self.licence, self.group_names = source.licence, source.group_names
+        text = f"{source.fingerprint} {projection.fingerprint}"
+        self.fingerprint = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def batch(self, split: str, ids: Ids, view: View = "input") -> TaskBatch:
+        tasks = self.source.batch(split, ids, "features" if self.source.has_features else "input")
+        assert tasks.query_x is not None
+        return replace(
+            tasks,
+            support_x=self._project(tasks.support_x, tasks.support_mask),
+            query_x=self._project(tasks.query_x, tasks.query_mask),
+        )
+
+    def _project(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Padding stays zero, whatever the projection makes of it."""
+        return self.projection(x.flatten(2)).masked_fill((mask == 0)[..., None], 0.0)
+
+    def groups(self, split: str, ids: Ids) -> Tensor:
+        return self.source.groups(split, ids)
+
+    def describe_task(self, split: str, task_id: int) -> dict[str, Any]:
+        return self.source.describe_task(split, task_id)
+
+    def summary(self) -> dict[str, Any]:
+        return self.source.summary()
+
+
+class MixtureTasks(TaskSource):
+    """Task i of a split is task i of one source, chosen by (seed, split, i) in proportion to
+    the shares. A task's group is its source. Classes and samples are told as ``source: name``.
+
+    Raises ``DataError`` where the sources' tasks differ in kind, inputs, ways or sizes.
+    """
+
+    def __init__(
+        self, sources: Mapping[str, TaskSource], shares: Mapping[str, float], *, seed: int
+    ):
+        self.sources, self.seed = dict(sources), seed
+        self.shape = _common_shape(self.sources)
+        self.group_names = tuple(self.sources)
+        self.licence = "; ".join(dict.fromkeys(one.licence for one in self.sources.values()))
+        self._upper = np.cumsum([shares[name] for name in self.sources])
+        drawn = (_DRAWING, seed, [(name, shares[name]) for name in self.sources])
+        told = repr((drawn, [one.fingerprint for one in self.sources.values()]))
+        self.fingerprint = hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+
+    def batch(self, split: str, ids: Ids, view: View = "input") -> TaskBatch:
+        numbers = id_array(ids)
+        chosen = self._choose(split, numbers)
+        found = {
+            int(which): self._source(which).batch(split, numbers[chosen == which])
+            for which in np.unique(chosen)
+        }
+        if len(found) == 1:
+            return next(iter(found.values()))
+        places = {which: torch.from_numpy(np.flatnonzero(chosen == which)) for which in found}
+        return _interleaved(found, places, len(numbers))
+
+    def groups(self, split: str, ids: Ids) -> Tensor:
+        """[n] long, on the CPU: each task's source."""
+        return torch.from_numpy(self._choose(split, id_array(ids)))
+
+    def describe_task(self, split: str, task_id: int) -> dict[str, Any]:
+        which = int(self._choose(split, np.array([task_id]))[0])
+        name = self.group_names[which]
+        told = self._source(which).describe_task(split, task_id)
+        listed = {
+            key: _of(name, told[key]) for key in ("classes", "support", "query") if key in told
+        }
+        return told | listed | {"group": name, "group_within": told.get("group")}
+
+    def summary(self) -> dict[str, Any]:
+        shares = np.diff(self._upper, prepend=0.0)
+        return {
+            name: {"share": f"{100 * share:.3g} %", **source.summary()}
+            for (name, source), share in zip(self.sources.items(), shares, strict=True)
+        }
+
+    def _source(self, which: int) -> TaskSource:
+        return self.sources[self.group_names[which]]
+
+    def _choose(self, split: str, ids: np.ndarray) -> np.ndarray:
+        """[n]: the source of each task."""
+        drawn = seeding.uniform(seeding.derive(self.seed, "mixture", split), ids)
+        return np.minimum(np.searchsorted(self._upper, drawn, side="right"), len(self._upper) - 1)
+
+
+def _of(source: str, told: Any) -> Any:
+    """Names of classes, or lists of sample numbers, with their source before each."""
+    return [_of(source, one) for one in told] if isinstance(told, list) else f"{source}: {told}"
+
+
+def _common_shape(sources: Mapping[str, TaskSource]) -> TaskShape:
+    """The shape of every task; ``DataError`` where sources differ."""
+    (first, one), *others = sources.items()
+    for name, other in others:
+        for field, mine in asdict(one.shape).items():
+            if mine != (found := getattr(other.shape, field)):
+                raise DataError(
+                    f"mixture: sources {first!r} and {name!r} differ in {field.replace('_', ' ')}: "
+                    f"{mine} and {found}; tasks of one bank are alike in it"
+                    + ("" if field != "input_shape" else ": set data.projection: pca")
+                )
+    return one.shape
+
+
+def _interleaved(found: Mapping[int, TaskBatch], places: Mapping[int, Tensor], n: int) -> TaskBatch:
+    """The batches' tasks, each batch's at its places of n."""
+    first = next(iter(found.values()))
+    joined: dict[str, Any] = {"outputs": first.outputs}
+    for field in fields(first):
+        like = getattr(first, field.name)
+        if not isinstance(like, Tensor):
+            continue
+        values = like.new_empty(n, *like.shape[1:])
+        for which, batch in found.items():
+            values[places[which].to(like.device)] = getattr(batch, field.name)
+        joined[field.name] = values
+    return TaskBatch(**joined)
