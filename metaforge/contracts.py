@@ -177,7 +177,8 @@ class TaskKernel(Part, ABC):
     reads: Literal["support", "all"] = "support"
 
     def fit(self, sample: TaskBatch, generator: torch.Generator) -> None:
-        """Fix what depends on data, from at most 1000 bank tasks. Default: nothing."""
+        """Fix what depends on data, from at most 1000 bank tasks, whole: they are training
+        data, queries and all. Default: nothing."""
 
     @abstractmethod
     def signature(self, tasks: TaskBatch) -> Tensor: ...

@@ -100,7 +100,7 @@ def bank_gram(
     Raises ``DataError`` for signatures that are not finite, and what the kernel raises.
     """
     sample = source.batch("train", range(min(n_tasks, FIT_TASKS)), "features")
-    kernel.fit(shown(sample, kernel), generator)
+    kernel.fit(sample, generator)
     signatures = [signature(tasks, kernel) for tasks in iterate_bank(source, n_tasks)]
     return KernelGram(kernel, torch.cat(signatures))
 

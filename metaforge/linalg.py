@@ -114,3 +114,11 @@ def _cholesky(matrix: Tensor, norm: float) -> tuple[Tensor | None, float]:
         return None, math.nan
     reciprocal, _ = lapack.dpocon(triangle, norm, uplo="L")
     return torch.from_numpy(triangle), 1.0 / reciprocal if reciprocal else math.inf
+
+
+def generalized_eigenvectors(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """(lambdas [p], v [p, p]) with ``a v_i = lambda_i b v_i`` and ``v^T b v = I``, by falling
+    lambda; v_i are columns. a is symmetric, b symmetric and positive definite."""
+    values, vectors = eigh(a.cpu().numpy(), b.cpu().numpy())
+    found = torch.from_numpy(values).flip(0), torch.from_numpy(vectors).flip(1)
+    return found[0].to(a.device), found[1].to(a.device)

@@ -97,12 +97,11 @@ def holds_names(options: type[BaseModel], key: str) -> bool:
 def handed_down(options: type[BaseModel], key: str, held: Mapping[str, Any]) -> dict[str, Any]:
     """What a field's components take over from its holder, whose values are ``held``."""
     extra = options.model_fields[key].json_schema_extra
-    names = extra.get("hands_down", ()) if isinstance(extra, dict) else ()
+    names = extra.get("hands_down") if isinstance(extra, dict) else None
+    fields = {name: options.model_fields[name] for name in map(str, names or ())}  # type: ignore[arg-type]
     return {
-        str(name): held[name]
-        if name in held
-        else options.model_fields[str(name)].get_default(call_default_factory=True)
-        for name in names  # type: ignore[union-attr]
+        name: held[name] if name in held else info.get_default(call_default_factory=True)
+        for name, info in fields.items()
     }
 
 

@@ -159,9 +159,9 @@ class _Resolver(Generic[M]):
         if component.absence:
             self._problem((*path, "use"), component.absence, PluginError.exit_code)
         options, contradicting = taken_over(expected, options, handed)
-        for key in contradicting:
-            message = f"is {shown(handed[key])} for every one of {dotted(path[:-1])}: leave it out"
-            self._problem((*path, key), message)
+        for name in contradicting:
+            message = f"is {shown(handed[name])} for every one of {dotted(path[:-1])}: leave it out"
+            self._problem((*path, name), message)
         data = self._with_components(expected, options, path)
         model = self._validated(expected, data, path)
         if model is None:

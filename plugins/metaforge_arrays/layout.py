@@ -84,7 +84,7 @@ def facts(options: ArraysOptions, context: Context) -> DataFacts:
     arrays = Arrays(options.path)
     option = "x" if options.features is None else "features"
     columns = options.bits if option == "x" else None
-    width = prod(columns or arrays.shape(option, getattr(options, option))[1:])
+    width = prod(columns or arrays.header(option, getattr(options, option))[0][1:])
     pools = make_pools(options, arrays)
     words = options.class_names is not None or arrays.get("y", options.y).dtype.kind in "US"
     names = {

@@ -14,10 +14,11 @@ class SignatureOptions(Options):
         "support",
         description="inputs that are read: the support's, or the query's too (transductive)",
     )
-    embedding: Literal["auto", "mean", "fourier", "joint"] = Field(
+    embedding: Literal["auto", "mean", "moments", "fourier", "joint", "contrast"] = Field(
         "auto",
-        description="mean of the features; of their random Fourier features; of those of "
-        "(x, y) jointly; auto: joint for regression, mean for classification",
+        description="mean of the features; with mean absolute value and mean square; mean of "
+        "random Fourier features; of those of (x, y) jointly; contrast: what tells bank tasks "
+        "apart, learned from them; auto: joint for regression, mean for classification",
     )
     normalize: bool = Field(
         True, description="L2-normalise each sample's features (classification tasks only)"
@@ -34,18 +35,26 @@ class SignatureOptions(Options):
     @model_validator(mode="after")
     def _every_option_is_read(self) -> Self:
         unread = {"frequencies", "width"} & self.model_fields_set
-        if self.embedding == "mean" and unread:
-            raise ValueError(f"embedding: mean does not read {' and '.join(sorted(unread))}")
-        if self.embedding == "joint" and self.signature == "all":
+        if self.embedding in ("mean", "moments") and unread:
+            raise ValueError(
+                f"embedding: {self.embedding} does not read {' and '.join(sorted(unread))}"
+            )
+        if self.signature == "all" and self.embedding == "joint":
             raise ValueError(
                 "embedding: joint needs labels, which a target's queries do not show: "
+                "take signature: support"
+            )
+        if self.signature == "all" and self.embedding == "contrast":
+            raise ValueError(
+                "embedding: contrast holds the support of a task against its queries: "
                 "take signature: support"
             )
         return self
 
     def in_force(self) -> dict[str, Any]:
         """The options that the kernel goes by: without those that others switch off."""
-        unread = {"frequencies", "width"} if self.embedding == "mean" else set[str]()
+        plain = self.embedding in ("mean", "moments")
+        unread = {"frequencies", "width"} if plain else set[str]()
         return {name: value for name, value in self if name not in unread}
 
     def unfit(self, tasks: str) -> str:

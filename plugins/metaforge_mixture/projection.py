@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from metaforge.errors import DataError
+from metaforge.linalg import generalized_eigenvectors
 from metaforge.tasks import TaskBatch, TaskSource, View
 from metaforge_mixture.options import MixtureOptions
 
@@ -108,6 +109,7 @@ def _samples(tasks: TaskBatch, name: str) -> tuple[Tensor, Tensor]:
             f"mixture: source {name!r} has samples of {x.shape[2]:,} numbers; a projection is "
             f"fitted on {_WIDEST:,} at most: give the source features"
         )
+    assert tasks.query_y is not None
     y = torch.cat([tasks.support_y, tasks.query_y], 1)
     kept = torch.cat([tasks.support_mask, tasks.query_mask], 1) > 0
     number = y + tasks.outputs * torch.arange(len(tasks), device=y.device)[:, None]
@@ -118,15 +120,11 @@ def _samples(tasks: TaskBatch, name: str) -> tuple[Tensor, Tensor]:
 def _basis(found: Moments, options: MixtureOptions, name: str) -> Tensor:
     total, within, width = found.total, found.within, options.width
     if options.projection == "pca":
-        values, vectors = torch.linalg.eigh(total)
+        values, vectors = (part.flip(-1) for part in torch.linalg.eigh(total))
     else:
         ridge = _RIDGE * within.diagonal().mean() * torch.eye(len(within)).to(within)
-        factor = torch.linalg.cholesky(within + ridge)
-        half = torch.linalg.solve_triangular(factor, total, upper=False)
-        whitened = torch.linalg.solve_triangular(factor, half.T, upper=False)
-        values, vectors = torch.linalg.eigh((whitened + whitened.T) / 2)
-        vectors = torch.linalg.solve_triangular(factor.T, vectors, upper=True)
-    values, vectors = values.flip(0)[:width], vectors.flip(1)[:, :width]
+        values, vectors = generalized_eigenvectors(total, within + ridge)
+    values, vectors = values[:width], vectors[:, :width]
     varying = int((values > 1e-10 * values[0]).sum()) if float(values[0]) > 0 else 0
     if varying < width:
         raise DataError(

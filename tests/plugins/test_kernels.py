@@ -59,16 +59,18 @@ def signatures(n: int = 20, p: int = 5, seed: int = 0) -> Tensor:
         {"signature": "all"},
         {"embedding": "fourier", "frequencies": 32},
         {"embedding": "joint", "frequencies": 32},
+        {"embedding": "moments"},
+        {"embedding": "contrast"},
         {"normalize": False},
     ],
-    ids=["defaults", "all", "fourier", "joint", "raw"],
+    ids=["defaults", "all", "fourier", "joint", "moments", "contrast", "raw"],
 )
 def test_laws_on_classification(kernel: str, options: dict) -> None:
     laws.check_kernel(lambda: KERNELS[kernel](**options), classification())
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("embedding", ["auto", "mean", "fourier", "joint"])
+@pytest.mark.parametrize("embedding", ["auto", "mean", "moments", "fourier", "joint", "contrast"])
 def test_laws_on_regression(kernel: str, embedding: str) -> None:
     laws.check_kernel(lambda: KERNELS[kernel](embedding=embedding), regression())
 

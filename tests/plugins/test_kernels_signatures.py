@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from metaforge.errors import PluginError
 from metaforge.tasks import TaskBatch
+from metaforge_kernels.contrast import Contrast
+from metaforge_kernels.embeddings import Embedding
 from metaforge_kernels.options import SignatureOptions
-from metaforge_kernels.signatures import Embedding
 from tests.plugins.test_kernels import KERNELS, classification, regression
 
 
@@ -151,3 +153,90 @@ def test_all_without_queries_is_refused() -> None:
 def test_an_embedding_asked_before_its_fit_says_so(kind: str) -> None:
     with pytest.raises(PluginError, match=rf"{kind} has to be fitted"):
         embedding(embedding=kind)(classification())
+
+
+# -- moments and contrast ------------------------------------------------------------
+
+
+def two_kinds(n: int = 400, shots: int = 2, seed: int = 0) -> tuple[TaskBatch, torch.Tensor]:
+    """Tasks of two kinds, told apart by the mean of their last column alone, beside seven columns
+    that vary more, from sample to sample; and the kind of each."""
+    random = torch.Generator().manual_seed(seed)
+    kind = torch.randint(2, (n,), generator=random)
+    x = torch.randn(n, 8 * shots, 8, generator=random, dtype=torch.float64)
+    x[..., :7] *= 3
+    x[..., 7] = 0.2 * x[..., 7] + 0.3 * (2 * kind[:, None] - 1)
+    y = torch.zeros(n, 8 * shots, dtype=torch.long)
+    half = 2 * shots
+    return TaskBatch(x[:, :half], y[:, :half], x[:, half:], y[:, half:], outputs=1), kind
+
+
+def own_kind(signatures: torch.Tensor, kind: torch.Tensor) -> float:
+    """Share of tasks whose nearest other task is of their own kind."""
+    distances = torch.cdist(signatures, signatures).fill_diagonal_(float("inf"))
+    return float((kind[distances.argmin(1)] == kind).double().mean())
+
+
+def test_moments_are_mean_absolute_mean_and_mean_square_in_the_banks_units() -> None:
+    tasks = classification()
+    x = torch.nn.functional.normalize(tasks.support_x.double(), dim=-1)
+    raw = torch.cat([x.mean(1), x.abs().mean(1), x.square().mean(1)], -1)
+    expected = (raw - raw.mean(0)) / raw.std(0, correction=0) / raw.shape[1] ** 0.5
+    torch.testing.assert_close(fitted(tasks, embedding="moments")(tasks), expected)
+
+
+def contrast(tasks: TaskBatch) -> Contrast:
+    made = Contrast(SignatureOptions(embedding="contrast", normalize=False), "test")
+    made.fit(tasks, torch.Generator().manual_seed(0))
+    return made
+
+
+def test_contrast_is_the_expected_task_in_units_of_the_noise() -> None:
+    """Against its definition, in numpy: distances, as each direction's sign is free."""
+    tasks, _ = two_kinds()
+    found = contrast(tasks)(tasks).numpy()
+    beneath = fitted(tasks, embedding="moments", normalize=False)
+    queries = replace(
+        tasks, support_x=tasks.query_x, support_y=tasks.query_y, support_mask=tasks.query_mask
+    )
+    a, b = beneath(tasks).numpy(), beneath(queries).numpy()
+    noise, total = (np.cov(rows.T, bias=True) for rows in (a - b, a))
+    noise = noise + 0.01 * np.trace(noise) / len(noise) * np.eye(len(noise))
+    values, vectors = np.linalg.eig(np.linalg.solve(noise, total))
+    values, vectors = values.real, vectors.real
+    vectors = vectors / np.sqrt(np.einsum("pi,pq,qi->i", vectors, noise, vectors))
+    expected = (a - a.mean(0)) @ vectors * np.maximum(0, 1 - 1 / values)
+    for signature in (found, expected):
+        signature -= signature[:1]
+    np.testing.assert_allclose(
+        np.linalg.norm(found, axis=1), np.linalg.norm(expected, axis=1), rtol=1e-8
+    )
+
+
+def test_contrast_finds_the_kind_that_the_loudest_columns_hide() -> None:
+    bank, _ = two_kinds()
+    tasks, kind = two_kinds(seed=1)
+    shown = own_kind(fitted(bank, embedding="mean", normalize=False)(tasks), kind)
+    assert own_kind(contrast(bank)(tasks), kind) > 0.95 > 0.85 > shown
+
+
+def test_contrast_without_any_kind_is_nearly_nothing() -> None:
+    """Tasks that are all alike: what differs is noise, and is not blown up."""
+    random = torch.Generator().manual_seed(0)
+    x = torch.randn(400, 8, 5, generator=random, dtype=torch.float64)
+    y = torch.zeros(400, 8, dtype=torch.long)
+    tasks = TaskBatch(x[:, :4], y[:, :4], x[:, 4:], y[:, 4:], outputs=1)
+    spread = contrast(tasks)(tasks).std(0)
+    assert spread.max() < 0.3
+    assert contrast(two_kinds()[0])(two_kinds()[0]).std(0).max() > 2
+
+
+def test_contrast_needs_queries_of_the_bank_and_a_fit() -> None:
+    tasks = classification()
+    made = Contrast(SignatureOptions(embedding="contrast"), "test")
+    with pytest.raises(PluginError, match="has to be fitted on bank tasks"):
+        made(tasks)
+    with pytest.raises(PluginError, match="these have no queries"):
+        made.fit(tasks.without_query(), torch.Generator())
+    with pytest.raises(ValueError, match="take signature: support"):
+        SignatureOptions(embedding="contrast", signature="all")

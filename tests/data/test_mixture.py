@@ -1,0 +1,267 @@
+"""``mixture``: shares, projections, what sources must have in common, and how recipes say it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import metaforge
+from metaforge.components import Context
+from metaforge.errors import DataError, RecipeError
+from metaforge.recipe import load as load_recipe
+from metaforge.tasks import TaskSource
+from metaforge.testing import datasets as laws
+from metaforge_mixture.options import MixtureOptions
+from metaforge_mixture.projection import fit, moments
+from metaforge_mixture.source import MixtureTasks, ProjectedTasks
+
+CLASSES, ROWS = 30, 10
+
+
+def arrays(columns: int, seed: int, prefix: str = "") -> dict:
+    """Options of a source whose classes differ in their means, along ``columns`` columns."""
+    random = np.random.default_rng(seed)
+    centres = 3 + random.normal(size=(CLASSES, columns))
+    x = np.repeat(centres, ROWS, 0) + 0.5 * random.normal(size=(CLASSES * ROWS, columns))
+    y = np.repeat([f"{prefix or seed} {c}" for c in range(CLASSES)], ROWS)
+    return {"use": "arrays", "x": x.astype(np.float32), "y": y}
+
+
+def make(seed: int = 0, dtype: str = "float32", **options) -> MixtureTasks:
+    given = {"ways": 3, "shots": 2, "queries": 3, **options}
+    if given.get("projection") != "none":
+        given.setdefault("width", 4)
+    sources = given.pop("sources", {"narrow": arrays(6, 1), "wide": arrays(9, 2)})
+    context = Context(seed=seed, dtype=dtype)
+    return metaforge.create("dataset", "mixture", context=context, sources=sources, **given)
+
+
+def options(**given) -> MixtureOptions:
+    sources = {"a": {"use": "x"}, "b": {"use": "y"}}
+    return MixtureOptions(**{"sources": sources, "width": 4, **given})
+
+
+def source_of(columns: int = 9, seed: int = 2, **given) -> TaskSource:
+    sizes = {"ways": 3, "shots": 2, "queries": 3, **given}
+    described = {key: value for key, value in arrays(columns, seed).items() if key != "use"}
+    context = Context(dtype="float64")
+    return metaforge.create("dataset", "arrays", context=context, **described, **sizes)
+
+
+# -- tasks ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shots", [2, (1, 3)], ids=["2 shots", "1 to 3 shots"])
+@pytest.mark.parametrize("projection", ["pca", "discriminant"])
+def test_the_laws_of_task_sources_hold(shots, projection):
+    laws.check_task_source(lambda seed: make(seed, shots=shots, projection=projection), tasks=60)
+
+
+def test_a_task_is_the_task_of_that_number_of_one_source():
+    source = make(projection="none", sources={"a": arrays(4, 1), "b": arrays(4, 2)})
+    ids = range(40)
+    batch, groups = source.batch("train", ids), source.groups("train", ids)
+    assert {0, 1} == set(groups.tolist())
+    for which, own in enumerate(source.sources.values()):
+        mine = [i for i in ids if groups[i] == which]
+        alone = own.batch("train", mine)
+        laws.assert_same(batch[torch.tensor(mine)], alone, "mixed or alone")
+
+
+@pytest.mark.parametrize(("weights", "expected"), [({}, 0.5), ({"wide": 3.0}, 0.25)])
+def test_tasks_come_in_proportion_to_the_weights(weights, expected):
+    found = (make(weights=weights).groups("train", range(4000)) == 0).double().mean()
+    assert abs(float(found) - expected) < 0.04  # 5 standard errors
+
+
+def test_groups_are_the_sources_and_classes_are_told_with_theirs():
+    source = make(sources={"a": arrays(6, 1, "same"), "b": arrays(6, 1, "same")})
+    assert source.group_names == ("a", "b")
+    for task in range(10):
+        told = source.describe_task("train", task)
+        assert told["group"] == source.group_names[int(source.groups("train", [task])[0])]
+        assert all(name.startswith(f"{told['group']}: same") for name in told["classes"])
+        assert all(row.startswith(f"{told['group']}: ") for rows in told["query"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"weights": {"wide": 2.0}}, {"width": 3}, {"centre": True}, {"normalize": "none"},
+     {"projection": "discriminant"}, {"seed": 1}, {"shots": 1}],
+    ids=str,
+)  # fmt: skip
+def test_the_fingerprint_tells_what_changes_tasks(change):
+    assert make(**change).fingerprint != make().fingerprint
+    assert make().fingerprint == make().fingerprint
+
+
+# -- projections ---------------------------------------------------------------------
+
+
+def rows(source: TaskSource) -> torch.Tensor:
+    tasks = source.batch("train", range(512))
+    return torch.cat([tasks.support_x, tasks.query_x], 1).flatten(0, 1)
+
+
+def test_principal_components_are_those_of_a_singular_value_decomposition():
+    source = source_of()
+    found = fit(source, options(normalize="none"), "b")
+    x = rows(source)
+    _, _, vectors = torch.linalg.svd(x - x.mean(0), full_matrices=False)
+    same = (vectors[:4] @ found.basis).abs()
+    torch.testing.assert_close(same, torch.eye(4).double(), atol=1e-9, rtol=0)
+    torch.testing.assert_close(found(x), x @ found.basis)
+
+
+def test_scatter_is_about_the_mean_of_each_class_of_each_task():
+    source = source_of()
+    tasks = source.batch("train", range(512))
+    x = torch.cat([tasks.support_x, tasks.query_x], 1)
+    y = torch.cat([tasks.support_y, tasks.query_y], 1)
+    centred = torch.cat([x[t][y[t] == c] - x[t][y[t] == c].mean(0)
+                         for t in range(512) for c in range(3)])  # fmt: skip
+    found = moments(source, "b")
+    torch.testing.assert_close(found.within, centred.T @ centred / len(centred))
+    torch.testing.assert_close(found.total, torch.cov(rows(source).T, correction=0))
+
+
+def test_the_discriminant_finds_what_tells_classes_apart():
+    """Classes differ along one column of small variance; the others are loud noise."""
+    random = np.random.default_rng(0)
+    quiet = np.repeat(np.arange(CLASSES), ROWS)[:, None] / 10
+    loud = 10 * random.normal(size=(CLASSES * ROWS, 5))
+    x = np.concatenate([loud, quiet + 0.01 * random.normal(size=(CLASSES * ROWS, 1))], 1)
+    source = metaforge.create(
+        "dataset", "arrays", x=x, y=np.repeat(np.arange(CLASSES), ROWS), ways=3, shots=2, queries=3
+    )
+    only = options(width=1, normalize="none")
+    along = {how: fit(source, only.model_copy(update={"projection": how}), "a").basis[:, 0].abs()
+             for how in ("pca", "discriminant")}  # fmt: skip
+    assert along["discriminant"].argmax() == 5
+    assert along["pca"].argmax() != 5
+
+
+def test_projecting_the_class_data_once_is_projecting_every_task():
+    source = source_of(shots=(1, 3))
+    projection = fit(source, options(), "b")
+    once, always = source.mapped(projection), ProjectedTasks(source, projection)
+    assert once.shape == always.shape
+    for name in ("support_x", "query_x", "support_mask", "query_y"):
+        first, second = (getattr(s.batch("test", range(30)), name) for s in (once, always))
+        torch.testing.assert_close(first, second, atol=1e-12, rtol=0)
+
+
+def test_centring_hides_the_mean_of_a_source_and_nothing_else_does():
+    for centre in (True, False):
+        source = make(centre=centre, normalize="none", dtype="float64")
+        means = torch.stack([rows(one).mean(0) for one in source.sources.values()])
+        assert bool((means.norm(dim=1) < 0.1).all()) == centre
+
+
+def test_samples_have_unit_length_or_their_own():
+    assert torch.allclose(rows(make()).norm(dim=1), torch.ones(()), atol=1e-5)
+    assert not torch.allclose(rows(make(normalize="none")).norm(dim=1), torch.ones(()), atol=0.1)
+
+
+# -- faults --------------------------------------------------------------------------
+
+
+def test_sources_of_unlike_widths():
+    with pytest.raises(DataError, match="'narrow' has samples of 6 numbers, fewer than width 7"):
+        make(width=7)
+    with pytest.raises(DataError, match=r"differ in input shape: .* set data.projection: pca"):
+        make(projection="none")
+
+
+def test_a_source_that_does_not_vary_is_named():
+    flat = arrays(6, 1)
+    flat["x"][:, 2:] = 1.0
+    with pytest.raises(DataError, match=r"'a' vary in 2 directions, fewer than width 4; set .* 2"):
+        make(sources={"a": flat, "b": arrays(6, 2)})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sources": {"a": {"use": "arrays"}}}, "at least two, found 1"),
+        ({"weights": {"c": 1.0}}, "no source is named c"),
+        ({"weights": {"narrow": 0.0}}, "greater than 0"),
+        ({"weights": {"narrow": float("nan")}}, "finite"),
+        ({"projection": "none", "width": 4}, "does not read width"),
+        ({"sources": {"a": {**arrays(6, 1), "shots": 5}, "b": arrays(6, 2)}}, "is 2 for all"),
+    ],
+)
+def test_options_that_contradict(change, message):
+    with pytest.raises(RecipeError, match=message):
+        make(**change)
+
+
+# -- recipes -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def recipe(tmp_path, monkeypatch):
+    monkeypatch.setenv("METAFORGE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    for name, columns, seed in (("one", 6, 1), ("two", 9, 2)):
+        described = arrays(columns, seed)
+        np.savez(tmp_path / f"{name}.npz", X=described["x"], y=described["y"])
+    sources = {name: {"use": "arrays", "path": f"{name}.npz"} for name in ("one", "two")}
+    return {
+        "name": "mixed",
+        "threads": 1,
+        "data": {"use": "mixture", "ways": 3, "shots": 2, "queries": 3, "width": 4,
+                 "sources": sources},
+        "inner": {"use": "ls", "hidden": 8},
+        "bank": {"size": 60},
+        "meta_train": {"steps": 10, "batch": 4, "validate_every": 5, "validation_targets": 5},
+        "kernel": {"use": "gaussian", "bandwidth": "median"},
+        "condition": {"steps": 4, "batch": 4, "top_m": 10},
+        "evaluate": {"targets": 6, "controls": ["oracle", "random_m"], "workers": 1},
+    }  # fmt: skip
+
+
+def problems(recipe, *changes) -> str:
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(recipe, changes)
+    return str(caught.value)
+
+
+def test_a_run_on_a_mixture_and_what_it_records(recipe, tmp_path):
+    found = metaforge.run(recipe, quiet=True)
+    assert found["controls"]["oracle"]["n"] == 6
+    repeated = metaforge.run(f"{found['run_dir']}/resolved.yaml", quiet=True)
+    assert repeated["conditional"] == found["conditional"]
+
+
+def test_sizes_are_handed_down_to_the_sources_and_told_once(recipe):
+    resolved = load_recipe(recipe, ["data.shots=1"])
+    sources = resolved.recipe.data.options["sources"]
+    assert [one["shots"] for one in sources.values()] == [1, 1]
+    assert resolved.changes["data.ways"] == 3
+    assert not [key for key in resolved.changes if key.endswith(("one.ways", "one.shots"))]
+
+
+def test_an_override_reaches_a_source(recipe):
+    resolved = load_recipe(recipe, ["data.sources.one.normalize=l2"])
+    assert resolved.recipe.data.options["sources"]["one"]["normalize"] == "l2"
+    found = problems(recipe, "data.sources.one.shots=5", "data.sources.two=array")
+    assert "data.sources.one.shots: is 2 for every one of data.sources" in found
+    assert "data.sources.two.use: unknown dataset 'array'; did you mean 'arrays'?" in found
+
+
+def test_validate_names_what_does_not_go_together(recipe):
+    found = problems(recipe, "data.width=8")
+    assert "'one' has samples of 6 numbers, fewer than width 8; set width to 6" in found
+    found = problems(recipe, "data.projection=none", "data.width=64")
+    assert "unlike widths (one: 6, two: 9): set projection: pca" in found
+    found = problems(recipe, "data.sources.three.use=sinusoids")
+    assert "unlike kinds (one: classification, two: classification, three: regression)" in found
+    assert "too few" in problems(recipe, "data.ways=30") or "30" in problems(recipe, "data.ways=30")
+
+
+def test_a_class_trained_on_in_one_source_and_held_out_in_another_is_named(recipe):
+    found = problems(recipe, "data.sources.two.path=one.npz", "data.sources.two.split_seed=5")
+    assert "have the names of training classes of source" in found
+    load_recipe(recipe, ["data.sources.two.path=one.npz"])  # split alike
