@@ -16,8 +16,11 @@ def _ordered(count: int | tuple[int, int]) -> int | tuple[int, int]:
     return count
 
 
+#: Rows of a task are held at once.
+_Rows = Annotated[PositiveInt, Field(le=10**6)]
+
 #: A number, or a range from which each class of each task draws its own.
-Count = Annotated[PositiveInt | tuple[PositiveInt, PositiveInt], AfterValidator(_ordered)]
+Count = Annotated[_Rows | tuple[_Rows, _Rows], AfterValidator(_ordered)]
 
 
 class TaskOptions(Options):

@@ -24,8 +24,8 @@ class SinusoidsOptions(Options):
     families: Annotated[tuple[Family, ...], AfterValidator(_distinct)] = Field(
         FAMILIES, description="families of curves; each task is of one, all equally likely"
     )
-    shots: PositiveInt = Field(10, description="support points of a task")
-    queries: PositiveInt = Field(15, description="query points of a task")
+    shots: PositiveInt = Field(10, le=10**6, description="support points of a task")
+    queries: PositiveInt = Field(15, le=10**6, description="query points of a task")
     noise: NonNegativeFloat = Field(
         0.0, description="standard deviation of the noise on support and query outputs"
     )
