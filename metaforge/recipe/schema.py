@@ -73,7 +73,9 @@ class MetaTrain(Section):
 class Condition(Section):
     """Phase 3: theta moves to each target, on the tasks recalled for it."""
 
-    steps: NonNegativeInt = Field(50, le=_MOST, description="J, the headline number of steps")
+    steps: NonNegativeInt = Field(
+        50, le=_MOST_AT_ONCE, description="J, the headline number of steps"
+    )
     batch: PositiveInt = Field(8, le=_MOST_AT_ONCE, description="B, recalled tasks a step")
     top_m: PositiveInt = Field(
         50, le=_MOST, description="M, tasks kept of the bank; M >= N keeps all"

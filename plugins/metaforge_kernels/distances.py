@@ -35,10 +35,13 @@ def squared_distances(a: Tensor, b: Tensor) -> Tensor:
 def median_squared_distance(signatures: Tensor, kernel_name: str) -> float:
     """The median over pairs of distinct signatures, the usual width of a kernel.
 
-    Pairs at distance 0 do not count, so that a bank with repeated tasks has a width.
+    Pairs at distance 0 do not count, so that a bank with repeated tasks has a width. A bank of
+    one task needs none: 1.
     Raises ``NumericError`` where no two signatures differ.
     """
     n = len(signatures)
+    if n == 1:
+        return 1.0
     rows, columns = torch.triu_indices(n, n, offset=1, device=signatures.device)
     pairs = squared_distances(signatures, signatures)[rows, columns]
     pairs = pairs[pairs > 0]

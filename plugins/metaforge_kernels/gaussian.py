@@ -7,6 +7,7 @@ from torch import Tensor
 
 from metaforge.components import Context
 from metaforge.errors import PluginError
+from metaforge.gram import signature
 from metaforge.tasks import TaskBatch
 from metaforge_kernels.distances import median_squared_distance, squared_distances
 from metaforge_kernels.options import GaussianOptions
@@ -26,7 +27,8 @@ class Gaussian(SignatureKernel):
       median taken over pairs of distinct signatures of at most 1000 bank tasks. ``scale: 1``
       is the usual median heuristic; a larger one is sharper.
 
-    Raises ``NumericError`` from ``fit`` where all signatures are equal.
+    Raises ``NumericError`` from ``fit`` where all signatures are equal, and ``DataError`` where
+    one is not finite.
     """
 
     name = "gaussian"
@@ -38,7 +40,7 @@ class Gaussian(SignatureKernel):
     def fit(self, sample: TaskBatch, generator: torch.Generator) -> None:
         super().fit(sample, generator)
         if self.options.by_median:
-            median = median_squared_distance(self.signature(sample), self.name)
+            median = median_squared_distance(signature(sample, self), self.name)
             self._gamma = self.options.scale / median
 
     @property

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from metaforge.components import Context
 from metaforge.errors import PluginError
+from metaforge.gram import signature
 from metaforge.tasks import TaskBatch
 from metaforge_kernels.distances import median_squared_distance, squared_distances
 from metaforge_kernels.options import LaplaceOptions
@@ -19,7 +20,8 @@ class Laplace(SignatureKernel):
     Without ``sigma`` the width is the median heuristic, ``sigma = median |s - s'| / scale``,
     over pairs of distinct signatures of at most 1000 bank tasks.
 
-    Raises ``NumericError`` from ``fit`` where all signatures are equal.
+    Raises ``NumericError`` from ``fit`` where all signatures are equal, and ``DataError`` where
+    one is not finite.
     """
 
     name = "laplace"
@@ -31,7 +33,7 @@ class Laplace(SignatureKernel):
     def fit(self, sample: TaskBatch, generator: torch.Generator) -> None:
         super().fit(sample, generator)
         if self.options.by_median:
-            median = median_squared_distance(self.signature(sample), self.name) ** 0.5
+            median = median_squared_distance(signature(sample, self), self.name) ** 0.5
             self._sigma = median / self.options.scale
 
     @property

@@ -144,6 +144,6 @@ def test_a_lack_of_memory_is_told():
 
 
 def test_a_run_too_large_for_any_memory_ends_in_one_message():
-    """More bytes than a process can address: nothing is allocated, nothing killed."""
+    """Eight terabytes at once, which no system grants: nothing is allocated, nothing killed."""
     with pytest.raises(DataError, match="not enough memory"):
-        metaforge.run(SMALL, "condition.batch=1000000", "condition.steps=1000000000", quiet=True)
+        metaforge.run(SMALL, "condition.batch=1000000", "condition.steps=1000000", quiet=True)

@@ -487,11 +487,12 @@ def test_a_device_that_is_not_there_is_refused_before_all_else(device, count, me
 
 def test_the_header_has_the_kernel_s_options_that_are_in_force():
     kernels = {
-        "kernel=gaussian": ("gamma 50.0", ["scale", "sigma", "bandwidth"]),
+        "kernel=gaussian": ("bandwidth median", ["sigma"]),
+        "kernel.gamma=50": ("gamma 50.0", ["scale", "sigma", "bandwidth"]),
         "kernel.sigma=0.5": ("gamma 4.0", ["scale", "bandwidth"]),
         "kernel.bandwidth=median": ("bandwidth median, scale 1.0", ["gamma", "sigma"]),
         "kernel=laplace": ("bandwidth median, scale 1.0", ["gamma", "sigma"]),
-        "kernel.embedding=mean": ("gamma 50.0", ["frequencies", "width"]),
+        "kernel.embedding=mean": ("bandwidth median", ["frequencies", "width"]),
     }
     for override, (told, untold) in kernels.items():
         log = read(run(override, "meta_train.steps=1", "evaluate.targets=2")["run_dir"], "log.txt")

@@ -104,7 +104,7 @@ def test_a_linear_gram_multiplies_through_its_features() -> None:
 def test_a_matrix_that_cannot_fit_is_refused_with_what_would(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    gram = KernelGram(gaussian(), torch.zeros(3000, 2, dtype=torch.float64))
+    gram = KernelGram(gaussian(gamma=50.0), torch.zeros(3000, 2, dtype=torch.float64))
     monkeypatch.setattr(memory, "available", lambda device: 10**7)
     with pytest.raises(DataError) as caught:
         gram.dense()

@@ -130,10 +130,15 @@ def test_repeated_tasks_do_not_shrink_the_median() -> None:
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
-@pytest.mark.parametrize("chosen", [[0] * 5, [0]], ids=["equal tasks", "one task"])
-def test_median_of_equal_signatures_is_an_error_with_advice(kernel: str, chosen: list[int]) -> None:
+def test_median_of_equal_signatures_is_an_error_with_advice(kernel: str) -> None:
     with pytest.raises(NumericError, match=f"{kernel}.*all equal.*give sigma"):
-        KERNELS[kernel](bandwidth="median").fit(classification()[chosen], torch.Generator())
+        KERNELS[kernel](bandwidth="median").fit(classification()[[0] * 5], torch.Generator())
+
+
+def test_a_bank_of_one_task_needs_no_width() -> None:
+    made = KERNELS["gaussian"](scale=4.0)
+    made.fit(classification()[[0]], torch.Generator())
+    assert made.gamma == 4.0
 
 
 # -- distances -----------------------------------------------------------------------

@@ -46,7 +46,7 @@ def test_signatures_of_bank_tasks(golden: dict[str, Tensor], signature: str, exp
 def test_signatures_of_targets(golden: dict[str, Tensor]) -> None:
     x = golden["emb_test_support"]
     targets = TaskBatch(x.flatten(1, 2), torch.arange(5).repeat_interleave(SHOTS).expand(5, -1))
-    found = Gaussian(GaussianOptions()).signature(targets)
+    found = Gaussian(GaussianOptions(gamma=50.0)).signature(targets)
     torch.testing.assert_close(found, golden["test_sig_support_only"], rtol=1e-12, atol=1e-15)
 
 
@@ -58,7 +58,7 @@ def test_signatures_of_targets(golden: dict[str, Tensor]) -> None:
     ],
 )
 def test_scores(golden: dict[str, Tensor], case: str, bank: str, targets: str) -> None:
-    kernel = Gaussian(GaussianOptions())
+    kernel = Gaussian(GaussianOptions(gamma=50.0))
     gram = KernelGram(kernel, golden[bank])
     cross = kernel.gram(golden[bank], golden[targets])
     torch.testing.assert_close(gram.dense(), golden[f"{case}_K"], rtol=1e-12, atol=1e-14)
