@@ -155,8 +155,10 @@ class Watched(Gaussian):
 def test_kernels_are_shown_no_query_label_and_under_support_no_query(reads: str) -> None:
     kernel = Watched(GaussianOptions(signature=reads, bandwidth="median"))
     scorer(kernel).score(Blobs(), "test", range(5), 10)
-    assert len(kernel.seen) >= 3  # the fit, the bank, the targets
-    for tasks in kernel.seen:
+    fitted, *asked = kernel.seen
+    assert fitted.query_y is not None  # the bank's tasks are training data, whole
+    assert len(asked) >= 3  # the width, the bank, the targets
+    for tasks in asked:
         assert tasks.query_y is None
         assert (tasks.query_x is None) == (reads == "support")
 
