@@ -43,7 +43,7 @@ def rows() -> list[Row]:
 
 
 def _row(n: int, rounds: int) -> Row:
-    gram = KernelGram(Gaussian(GaussianOptions()), _signatures(n, WIDTH, seed=0))
+    gram = KernelGram(Gaussian(GaussianOptions(gamma=50.0)), _signatures(n, WIDTH, seed=0))
     given = GivenGram(gram)
     targets = _signatures(TARGETS, WIDTH, seed=1)
     cross = gram.kernel.gram(gram.signatures(), targets)
