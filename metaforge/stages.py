@@ -186,14 +186,15 @@ def header(recipe: Recipe, parts: Parts) -> dict[str, str]:
 
 def is_transductive(parts: Parts) -> bool:
     """Whether a prediction may depend on other queries, by the learner or the signature."""
-    return reads_other_queries(parts.recipe, parts.inner, parts.weighting)
+    return reads_other_queries(parts.recipe, parts.inner, parts.kernel, parts.weighting)
 
 
-def reads_other_queries(recipe: Recipe, inner: InnerAlgorithm, weighting: TaskWeighting) -> bool:
+def reads_other_queries(
+    recipe: Recipe, inner: InnerAlgorithm, kernel: TaskKernel, weighting: TaskWeighting
+) -> bool:
     """``is_transductive`` of parts that are not yet put together; ``inner`` is initialised."""
-    reads_queries = recipe.kernel.options.get("signature") == "all"
     ranks = weighting.target_specific and recipe.condition.steps > 0
-    return bool(inner.transductive or (reads_queries and ranks))
+    return bool(inner.transductive or (kernel.reads == "all" and ranks))
 
 
 def _changed(section: Any) -> dict[str, Any]:

@@ -51,8 +51,9 @@ def _facts(
     source = sources[key]
     inner = registry.create_choice("inner_algorithm", recipe.inner, context)
     inner.init(source.shape, seeding.generator(recipe.seed, "init"))
+    kernel = registry.create_choice("task_kernel", recipe.kernel, context)
     weighting = registry.create_choice("task_weighting", recipe.weighting, context)
-    transductive = stages.reads_other_queries(recipe, inner, weighting)
+    transductive = stages.reads_other_queries(recipe, inner, kernel, weighting)
     return {
         "transductive": "yes" if transductive else "no",
         f"data fingerprint at seed {recipe.seed}": source.fingerprint[:12],

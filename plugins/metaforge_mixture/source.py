@@ -83,7 +83,7 @@ class MixtureTasks(TaskSource):
     """Task i of a split is task i of one source, chosen by (seed, split, i) in proportion to
     the shares. A task's group is its source. Classes and samples are told as ``source: name``.
 
-    Raises ``DataError`` where the sources' tasks differ in kind, inputs, ways or sizes.
+    Raises ``DataError`` where the sources' tasks differ in kind, inputs, features or sizes.
     """
 
     def __init__(
@@ -91,6 +91,7 @@ class MixtureTasks(TaskSource):
     ):
         self.sources, self.seed = dict(sources), seed
         self.shape = _common_shape(self.sources)
+        self.has_features = _common_features(self.sources)
         self.group_names = tuple(self.sources)
         self.licence = "; ".join(dict.fromkeys(one.licence for one in self.sources.values()))
         self._upper = np.cumsum([shares[name] for name in self.sources])
@@ -102,7 +103,7 @@ class MixtureTasks(TaskSource):
         numbers = id_array(ids)
         chosen = self._choose(split, numbers)
         found = {
-            int(which): self._source(which).batch(split, numbers[chosen == which])
+            int(which): self._source(which).batch(split, numbers[chosen == which], view)
             for which in np.unique(chosen)
         }
         if len(found) == 1:
@@ -156,6 +157,20 @@ def _common_shape(sources: Mapping[str, TaskSource]) -> TaskShape:
                     + ("" if field != "input_shape" else ": set data.projection: pca")
                 )
     return one.shape
+
+
+def _common_features(sources: Mapping[str, TaskSource]) -> bool:
+    """Whether all have features beside their inputs; ``DataError`` where those are unlike."""
+    if not any(source.has_features for source in sources.values()):
+        return False
+    found = {n: one.batch("train", [0], "features").support_x for n, one in sources.items()}
+    widths = {name: tuple(x.shape[2:]) for name, x in found.items()}
+    if len(set(widths.values())) > 1:
+        listed = ", ".join(f"{name}: {list(width)}" for name, width in widths.items())
+        raise DataError(
+            f"mixture: sources have features of unlike widths ({listed}): set data.projection: pca"
+        )
+    return True
 
 
 def _interleaved(found: Mapping[int, TaskBatch], places: Mapping[int, Tensor], n: int) -> TaskBatch:

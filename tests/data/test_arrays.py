@@ -369,6 +369,17 @@ def test_constant_columns_are_reported_not_refused():
     assert len(lines) == 1
 
 
+def test_rows_of_zeros_are_reported_where_nothing_normalises_them():
+    lines: list[str] = []
+    x = X.copy()
+    x[[3, 8]] = 0.0
+    make(Context(report=lines.append), x=x)
+    (line,) = lines
+    assert line.startswith("arrays: 2 rows of x are all zeros, first 3, 8: they have no direction")
+    with pytest.raises(DataError, match=r"2 rows of x are all zeros, .* leave them out"):
+        make(x=x, normalize="l2")
+
+
 def test_rows_of_unit_length():
     batch = make(normalize="l2", x=X * 100).batch("train", range(50))
     assert torch.allclose(batch.query_x.norm(dim=-1), torch.ones(50, 6), atol=1e-6)

@@ -96,6 +96,22 @@ def test_the_fingerprint_tells_what_changes_tasks(change):
     assert make().fingerprint == make().fingerprint
 
 
+def test_without_a_projection_kernels_see_the_features_of_the_sources():
+    def with_features(columns: int, seed: int, width: int) -> dict:
+        given = arrays(columns, seed)
+        return {**given, "features": given["x"][:, :width] + 100}
+
+    sources = {"a": with_features(4, 1, 2), "b": with_features(4, 2, 2)}
+    source = make(projection="none", sources=sources)
+    assert source.has_features
+    seen = source.batch("train", range(20), "features")
+    assert seen.support_x.shape[2:] == (2,)
+    expected = source.batch("train", range(20)).support_x[..., :2] + 100
+    torch.testing.assert_close(seen.support_x, expected)
+    with pytest.raises(DataError, match=r"features of unlike widths \(a: \[2\], b: \[3\]\)"):
+        make(projection="none", sources={**sources, "b": with_features(4, 2, 3)})
+
+
 # -- projections ---------------------------------------------------------------------
 
 

@@ -77,6 +77,14 @@ def test_query_inputs_change_the_weights_only_under_signature_all(data, signatur
     assert stages.is_transductive(built) == (signature == "all")
 
 
+def test_what_a_kernel_reads_tells_whether_a_run_is_transductive_not_its_options(data):
+    """A kernel of another plugin need not call its option ``signature``."""
+    built = parts(data)
+    assert not stages.is_transductive(built)
+    built.kernel.reads = "all"
+    assert stages.is_transductive(built)
+
+
 def test_targets_do_not_depend_on_their_order_or_company(data):
     together = [e.record for e in evaluator(parts(data), range(6)).run(range(6))]
     alone = next(iter(evaluator(parts(data), range(4, 5)).run(range(4, 5)))).record

@@ -526,3 +526,35 @@ def test_sections_of_plugins_stand_in_the_report(monkeypatch):
     )
     text = render_text(Path(run()["run_dir"]))
     assert "Heading\n12 targets" in text
+
+
+@pytest.mark.parametrize(
+    ("width", "warning"),
+    [
+        ("kernel.scale=20", "the kernel finds hardly any alike of the bank's tasks"),
+        ("kernel.gamma=1e-9", "the kernel tells hardly any apart of the bank's tasks"),
+        ("kernel.bandwidth=median", None),
+    ],
+)
+def test_a_width_that_does_not_suit_the_bank_is_warned_of(width, warning):
+    found = run(width, "meta_train.steps=1")
+    told = [line for line in found["warnings"] if line.startswith("the kernel ")]
+    assert bool(told) == (warning is not None)
+    assert all(line.startswith(warning) for line in told)
+
+
+def test_a_control_of_fewer_targets_tells_how_many_and_its_own_seconds(monkeypatch):
+    """Tasks of every other target lack the control, as those without a group do."""
+    from metaforge.evaluation import build_arms
+
+    def fewer(recipe, bank, target_id, *rest):
+        arms = build_arms(recipe, bank, target_id, *rest)
+        return [arm for arm in arms if arm.name != "random_m" or target_id % 2]
+
+    monkeypatch.setattr("metaforge.evaluation.build_arms", fewer)
+    found = run("evaluate.controls=[random_m]", "condition.record_at=[0, 6]")
+    assert found["curve"]["n"] == {"conditional": 12, "random_m": 6}
+    assert "random_m (n = 6)" in render_text(Path(found["run_dir"]))
+    timings = [json.loads(line) for line in read(found["run_dir"], "timings.jsonl").splitlines()]
+    own = [seconds["random_m"] for seconds in timings if "random_m" in seconds]
+    assert found["seconds"]["per_target"]["random_m"] == pytest.approx(np.mean(own))
