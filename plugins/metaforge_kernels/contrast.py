@@ -1,78 +1,115 @@
 """A learned signature: what tells bank tasks apart, in units of what few samples blur.
 
-Symbols: B tasks, p the width of the signature beneath.
+Symbols: B tasks, p the width of what is beneath, r that of the signature.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
 
 import torch
 from torch import Tensor
 
-from metaforge.errors import PluginError
-from metaforge.linalg import generalized_eigenvectors
+from metaforge import memory
+from metaforge.errors import NumericError
 from metaforge.tasks import TaskBatch
-from metaforge_kernels.embeddings import Embedding, Kind, unfitted
+from metaforge_kernels.classes import Classes
+from metaforge_kernels.embeddings import Embedding
+from metaforge_kernels.maps import SignatureMap
 from metaforge_kernels.options import SignatureOptions
+from metaforge_kernels.samples import queries_as_support
 
 #: Ridge on the covariance of the noise, relative to its mean eigenvalue: directions in which
 #: bank tasks hardly differ are not measured by almost nothing.
 _RIDGE = 1e-2
+#: And relative to the tasks' own, should a task's samples be all alike.
+_LEAST = 1e-12
+#: Mean variance of tasks that is rounding: what is beneath is standardised.
+_EQUAL = 1e-20
 
 
-class Contrast:
-    """Signatures ``[B, p]`` in float64, learned from bank tasks without knowing their groups.
+class Contrast(SignatureMap):
+    """Signatures ``[B, r]`` in float64, learned from bank tasks without knowing their groups.
 
-    Beneath it is m(D), ``moments`` in classification and ``joint`` in regression. A bank task
-    gives it twice, m_S from its support and m_Q from its queries: the same task, other samples.
-    With W the covariance of m_S - m_Q (what few samples blur) and T that of m_S,
+    Beneath it is m(D): ``moments`` and ``classes`` side by side, in regression ``joint``. A bank
+    task gives it twice, m_S from its support and m_Q from its queries: the same task, other
+    samples. With W the covariance of m_S - m_Q (what few samples blur) and T that of m_S,
 
         T v_i = lambda_i W v_i,   v_i^T W v_i = 1
-        s_i(D) = max(0, 1 - 1 / lambda_i) v_i^T (m(D) - mean)
+        s_i(D) = (1 - 1 / lambda_i) v_i^T (m(D) - mean),   for the r of lambda_i above 1
 
     Were m_S the task's own value plus independent normal noise of covariance W, s would be the
     task's expected value given m_S, in units of the noise: the directions that tell tasks apart
     (Fisher's, each bank task its own class) count in full, those of noise alone not at all. It
     is probabilistic linear discriminant analysis (Ioffe 2006) with tasks in place of persons.
 
-    Raises ``PluginError`` if the tasks that it is fitted on have no queries, and for use before.
+    Raises ``PluginError`` if the tasks that it is fitted on have no queries, and for use before;
+    ``NumericError`` if no lambda_i is above 1; ``DataError`` if W does not fit in memory, and what
+    ``classes`` raises.
     """
 
     def __init__(self, options: SignatureOptions, kernel_name: str):
-        self.options, self.kernel_name = options, kernel_name
-        self.beneath: Embedding | None = None
+        super().__init__(options, kernel_name)
+        self._beneath: list[SignatureMap] = []
         self._map: tuple[Tensor, Tensor] | None = None
 
     def fit(self, sample: TaskBatch, generator: torch.Generator) -> None:
         """Fit what is beneath, then the directions."""
-        if sample.query_x is None:
-            raise PluginError(
-                f"task kernel {self.kernel_name!r}: embedding: contrast is fitted on the support "
-                "and the queries of bank tasks, and these have no queries"
+        queries = queries_as_support(sample, self.kernel_name, "contrast")
+        if sample.is_regression:
+            self._beneath = [Embedding(self.options, self.kernel_name, "joint")]
+        else:
+            moments = Embedding(self.options, self.kernel_name, "moments")
+            self._beneath = [moments, Classes(self.options, self.kernel_name)]
+        for beneath in self._beneath:
+            beneath.fit(sample, generator)
+        support = self._describe(sample)
+        self._require_memory(support)
+        lambdas, vectors = _directions(support, self._describe(queries))
+        above = lambdas > 1
+        if not bool(above.any()):
+            raise NumericError(
+                f"task kernel {self.kernel_name!r}: embedding: contrast finds nothing that tells "
+                f"the {len(sample)} bank tasks looked at apart, beyond what their few samples "
+                "blur; take more bank tasks, another embedding, or weighting: {use: uniform}"
             )
-        kind: Kind = "joint" if sample.is_regression else "moments"
-        self.beneath = Embedding(self.options, self.kernel_name, kind)
-        self.beneath.fit(sample, generator)
-        support, queries = self.beneath(sample), self.beneath(_queries_as_support(sample))
-        noise = _covariance(support - queries)
-        noise.diagonal().add_(_RIDGE * noise.diagonal().mean())
-        lambdas, vectors = generalized_eigenvectors(_covariance(support), noise)
-        self._map = support.mean(0), vectors * (1 - 1 / lambdas.clamp(min=1.0))
+        self._map = support.mean(0), vectors[:, above] * (1 - 1 / lambdas[above])
 
     def __call__(self, tasks: TaskBatch) -> Tensor:
-        if self.beneath is None or self._map is None:
-            raise unfitted(self.kernel_name, "contrast")
+        if self._map is None:
+            raise self.unfitted("contrast")
         mean, directions = self._map
-        return (self.beneath(tasks) - mean) @ directions
+        return (self._describe(tasks) - mean) @ directions
+
+    def _describe(self, tasks: TaskBatch) -> Tensor:
+        return torch.cat([beneath(tasks) for beneath in self._beneath], 1)
+
+    def _require_memory(self, support: Tensor) -> None:
+        width = support.shape[1]
+        memory.require(
+            8 * 3 * width**2,
+            support.device,
+            f"embedding: contrast of task kernel {self.kernel_name!r} on {width} numbers a task",
+            "take embedding: moments, or features of fewer numbers",
+        )
 
 
-def _queries_as_support(tasks: TaskBatch) -> TaskBatch:
-    assert tasks.query_x is not None
-    assert tasks.query_y is not None
-    return replace(
-        tasks, support_x=tasks.query_x, support_y=tasks.query_y, support_mask=tasks.query_mask
-    )
+def _directions(support: Tensor, queries: Tensor) -> tuple[Tensor, Tensor]:
+    """lambda_i, falling, and v_i in columns, as many as T can have.
+
+    With ``W = L L^T`` and ``T = S S^T`` they come of the singular values and left vectors of
+    ``L^-1 S``: of what is [p, p], W alone is decomposed.
+    """
+    centred = support - support.mean(0)
+    noise, size = _covariance(support - queries), centred.square().mean()
+    if size <= _EQUAL:
+        return support.new_zeros(1), support.new_zeros(support.shape[1], 1)
+    noise.diagonal().add_(_RIDGE * noise.diagonal().mean() + _LEAST * size)
+    lower = torch.linalg.cholesky(noise)
+    spread = centred.T / math.sqrt(len(support))
+    whitened = torch.linalg.solve_triangular(lower, spread, upper=False)
+    left, values, _ = torch.linalg.svd(whitened, full_matrices=False)
+    return values.square(), torch.linalg.solve_triangular(lower.T, left, upper=True)
 
 
 def _covariance(rows: Tensor) -> Tensor:

@@ -1,16 +1,60 @@
-"""Distances between signatures, exact where it matters to a kernel matrix."""
+"""Where signatures are points: inner products and distances, exact where it matters to a
+kernel matrix. Symbols: n and m signatures of p numbers."""
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from metaforge.errors import NumericError
 
-#: Pairs nearer than this share of their squared norms are computed again by subtraction.
-_NEAR = 1e-6
-#: Numbers in a temporary of that second computation.
+#: Pairs nearer than this share of their squared norms are computed again.
+NEAR = 1e-6
+#: Numbers in a temporary of such a second computation.
 _CHUNK = 1 << 22
+#: Squared distances below this share of the squared norms are rounding: the points are equal.
+_EQUAL = 1e-24
+
+
+class Space(ABC):
+    """A Hilbert space with signatures as points: what kernels of a distance or of an inner
+    product ask of it. Column j of what ``inner`` and ``squared_distances`` give depends on a
+    and on row j of b alone, to the bit."""
+
+    @abstractmethod
+    def inner(self, a: Tensor, b: Tensor) -> Tensor:
+        """[n, m]: inner products of signatures a [n, p] and b [m, p]."""
+
+    @abstractmethod
+    def squared_norms(self, a: Tensor) -> Tensor:
+        """[n]."""
+
+    @abstractmethod
+    def squared_distances(self, a: Tensor, b: Tensor) -> Tensor:
+        """[n, m], none negative; equal signatures are at distance exactly 0."""
+
+    def features(self, a: Tensor) -> Tensor | None:
+        """[n, r] with ``inner(a, b) = F(a) F(b)^T`` where the space has few dimensions."""
+        return None
+
+
+class Euclidean(Space):
+    """Signatures are vectors."""
+
+    def inner(self, a: Tensor, b: Tensor) -> Tensor:
+        return a @ b.T
+
+    def squared_norms(self, a: Tensor) -> Tensor:
+        return a.square().sum(1)
+
+    def squared_distances(self, a: Tensor, b: Tensor) -> Tensor:
+        return squared_distances(a, b)
+
+    def features(self, a: Tensor) -> Tensor:
+        return a
 
 
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
@@ -25,26 +69,42 @@ def squared_distances(a: Tensor, b: Tensor) -> Tensor:
     a, b = a - centre, b - centre
     norms = a.square().sum(1)[:, None] + b.square().sum(1)
     distances = torch.addmm(norms, a, b.T, alpha=-2)
-    rows, columns = (distances <= _NEAR * norms).nonzero(as_tuple=True)
-    chunk = max(1, _CHUNK // a.shape[1])
+    return recompute(
+        distances,
+        distances <= NEAR * norms,
+        lambda i, j: (a[i] - b[j]).square().sum(1),
+        size=a.shape[1],
+    )
+
+
+def recompute(
+    values: Tensor, where: Tensor, exact: Callable[[Tensor, Tensor], Tensor], size: int
+) -> Tensor:
+    """``values`` [n, m], set to ``exact(i, j)`` at the places (i, j) that ``where`` marks.
+
+    i and j are given as vectors; ``exact`` needs ``size`` numbers a place.
+    """
+    rows, columns = where.nonzero(as_tuple=True)
+    chunk = max(1, _CHUNK // max(1, size))
     for i, j in zip(rows.split(chunk), columns.split(chunk), strict=True):
-        distances[i, j] = (a[i] - b[j]).square().sum(1)
-    return distances
+        values[i, j] = exact(i, j)
+    return values
 
 
-def median_squared_distance(signatures: Tensor, kernel_name: str) -> float:
+def median_squared_distance(signatures: Tensor, space: Space, kernel_name: str) -> float:
     """The median over pairs of distinct signatures, the usual width of a kernel.
 
-    Pairs at distance 0 do not count, so that a bank with repeated tasks has a width. A bank of
-    one task needs none: 1.
+    Pairs that are equal but for rounding do not count, so that a bank with repeated tasks has a
+    width. A bank of one task needs none: 1.
     Raises ``NumericError`` where no two signatures differ.
     """
     n = len(signatures)
     if n == 1:
         return 1.0
     rows, columns = torch.triu_indices(n, n, offset=1, device=signatures.device)
-    pairs = squared_distances(signatures, signatures)[rows, columns]
-    pairs = pairs[pairs > 0]
+    norms = space.squared_norms(signatures)
+    pairs = space.squared_distances(signatures, signatures)[rows, columns]
+    pairs = pairs[pairs > _EQUAL * (norms[rows] + norms[columns])]
     if not len(pairs):
         raise NumericError(
             f"task kernel {kernel_name!r}: bandwidth: median needs bank tasks that differ, but "

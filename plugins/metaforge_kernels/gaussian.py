@@ -7,9 +7,7 @@ from torch import Tensor
 
 from metaforge.components import Context
 from metaforge.errors import PluginError
-from metaforge.gram import signature
 from metaforge.tasks import TaskBatch
-from metaforge_kernels.distances import median_squared_distance, squared_distances
 from metaforge_kernels.options import GaussianOptions
 from metaforge_kernels.signatures import SignatureKernel
 
@@ -40,7 +38,7 @@ class Gaussian(SignatureKernel):
     def fit(self, sample: TaskBatch, generator: torch.Generator) -> None:
         super().fit(sample, generator)
         if self.options.by_median:
-            median = median_squared_distance(signature(sample, self), self.name)
+            median = self.median_squared_distance(sample)
             self._gamma = self.options.scale / median
 
     @property
@@ -53,10 +51,10 @@ class Gaussian(SignatureKernel):
         return self._gamma
 
     def gram(self, a: Tensor, b: Tensor) -> Tensor:
-        return squared_distances(a, b).mul_(-self.gamma).exp_()
+        return self.space.squared_distances(a, b).mul_(-self.gamma).exp_()
 
     def diag(self, a: Tensor) -> Tensor:
         return a.new_ones(len(a))
 
     def state(self) -> dict[str, float]:
-        return {"gamma": self.gamma}
+        return {"gamma": self.gamma} | super().state()

@@ -7,9 +7,7 @@ from torch import Tensor
 
 from metaforge.components import Context
 from metaforge.errors import PluginError
-from metaforge.gram import signature
 from metaforge.tasks import TaskBatch
-from metaforge_kernels.distances import median_squared_distance, squared_distances
 from metaforge_kernels.options import LaplaceOptions
 from metaforge_kernels.signatures import SignatureKernel
 
@@ -33,7 +31,7 @@ class Laplace(SignatureKernel):
     def fit(self, sample: TaskBatch, generator: torch.Generator) -> None:
         super().fit(sample, generator)
         if self.options.by_median:
-            median = median_squared_distance(signature(sample, self), self.name) ** 0.5
+            median = self.median_squared_distance(sample) ** 0.5
             self._sigma = median / self.options.scale
 
     @property
@@ -46,10 +44,10 @@ class Laplace(SignatureKernel):
         return self._sigma
 
     def gram(self, a: Tensor, b: Tensor) -> Tensor:
-        return squared_distances(a, b).sqrt_().div_(-self.sigma).exp_()
+        return self.space.squared_distances(a, b).sqrt_().div_(-self.sigma).exp_()
 
     def diag(self, a: Tensor) -> Tensor:
         return a.new_ones(len(a))
 
     def state(self) -> dict[str, float]:
-        return {"sigma": self.sigma}
+        return {"sigma": self.sigma} | super().state()

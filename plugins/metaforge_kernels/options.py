@@ -1,10 +1,44 @@
 """Options of the kernels."""
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from metaforge.options import Options
+
+#: Which embeddings read the options that not all read.
+_READ_BY = {
+    "auto": {"frequencies", "width"},
+    "fourier": {"frequencies", "width"},
+    "joint": {"frequencies", "width"},
+    "contrast": {"frequencies", "width"},
+    "set": {"width"},
+    "learned": {"dimension", "steps"},
+}
+#: Embeddings that cannot read a target's queries, and why.
+_SUPPORT_ALONE = {
+    "classes": "needs labels, which a target's queries do not show",
+    "joint": "needs labels, which a target's queries do not show",
+    "contrast": "holds the support of a task against its queries",
+    "learned": "holds the support of a task against its queries",
+}
+
+
+def _has_a_square(value: float) -> float:
+    if not 1e-100 <= value <= 1e100:
+        raise ValueError(f"{value:g} is out of the range of a width: 1e-100 to 1e100")
+    return value
+
+
+#: A positive number of which the square and its inverse are numbers too.
+Width = Annotated[PositiveFloat, AfterValidator(_has_a_square)]
 
 
 class SignatureOptions(Options):
@@ -14,11 +48,15 @@ class SignatureOptions(Options):
         "support",
         description="inputs that are read: the support's, or the query's too (transductive)",
     )
-    embedding: Literal["auto", "mean", "moments", "fourier", "joint", "contrast"] = Field(
+    embedding: Literal[
+        "auto", "mean", "moments", "classes", "fourier", "joint", "set", "contrast", "learned"
+    ] = Field(
         "auto",
-        description="mean of the features; with mean absolute value and mean square; mean of "
-        "random Fourier features; of those of (x, y) jointly; contrast: what tells bank tasks "
-        "apart, learned from them; auto: joint for regression, mean for classification",
+        description="mean of the features; moments: with mean absolute value and mean square; "
+        "classes: how a task's classes lie, whatever their numbers; fourier: mean of random "
+        "Fourier features, joint: of those of (x, y); set: the samples themselves, compared by "
+        "their maximum mean discrepancy; contrast, learned: what tells bank tasks apart, linear "
+        "in moments or by a small network; auto: joint for regression, mean for classification",
     )
     normalize: bool = Field(
         True, description="L2-normalise each sample's features (classification tasks only)"
@@ -26,43 +64,47 @@ class SignatureOptions(Options):
     frequencies: PositiveInt = Field(
         256, description="random frequencies of fourier and joint; the signature has twice as many"
     )
-    width: PositiveFloat = Field(
+    width: Width = Field(
         1.0,
-        description="width of the kernel on samples that fourier and joint approximate, "
-        "in standard deviations",
+        description="width of the kernel on samples that set uses, and fourier and joint "
+        "approximate, in standard deviations",
     )
+    dimension: PositiveInt = Field(16, description="numbers in a signature of learned")
+    steps: PositiveInt = Field(300, description="training steps of learned")
 
     @model_validator(mode="after")
     def _every_option_is_read(self) -> Self:
-        unread = {"frequencies", "width"} & self.model_fields_set
-        if self.embedding in ("mean", "moments") and unread:
+        unread = self._unread() & self.model_fields_set
+        if unread:
             raise ValueError(
                 f"embedding: {self.embedding} does not read {' and '.join(sorted(unread))}"
             )
-        if self.signature == "all" and self.embedding == "joint":
+        if self.signature == "all" and self.embedding in _SUPPORT_ALONE:
             raise ValueError(
-                "embedding: joint needs labels, which a target's queries do not show: "
-                "take signature: support"
-            )
-        if self.signature == "all" and self.embedding == "contrast":
-            raise ValueError(
-                "embedding: contrast holds the support of a task against its queries: "
+                f"embedding: {self.embedding} {_SUPPORT_ALONE[self.embedding]}: "
                 "take signature: support"
             )
         return self
 
+    def _unread(self) -> set[str]:
+        """Options that some embedding reads, and this one does not."""
+        return set().union(*_READ_BY.values()) - _READ_BY.get(self.embedding, set())
+
     def in_force(self) -> dict[str, Any]:
         """The options that the kernel goes by: without those that others switch off."""
-        plain = self.embedding in ("mean", "moments")
-        unread = {"frequencies", "width"} if plain else set[str]()
-        return {name: value for name, value in self if name not in unread}
+        return {name: value for name, value in self if name not in self._unread()}
 
     def unfit(self, tasks: str) -> str:
-        if tasks == "regression" and self.embedding == "auto" and self.signature == "all":
+        if tasks == "regression" and self.embedding == "classes":
             return (
-                "signature: all reads the queries, and embedding: auto is joint for regression, "
-                "which needs labels that a target's queries do not show: take signature: support, "
-                "or embedding: mean or fourier"
+                "embedding: classes is for classification, and these are regression tasks: "
+                "take embedding: joint, set or contrast"
+            )
+        if tasks == "regression" and self.embedding in ("auto", "set") and self.signature == "all":
+            return (
+                f"signature: all reads the queries, and embedding: {self.embedding} is of (x, y) "
+                "for regression, which needs labels that a target's queries do not show: take "
+                "signature: support, or embedding: mean or fourier"
             )
         return ""
 
@@ -73,7 +115,7 @@ class BandwidthOptions(SignatureOptions):
     bandwidth: Literal["median"] | None = Field(
         None, description="median: k = exp(-scale) at the bank's median distance"
     )
-    scale: PositiveFloat = Field(
+    scale: Width = Field(
         1.0, description="minus the log of k at the median distance (bandwidth: median)"
     )
 
@@ -101,12 +143,12 @@ class BandwidthOptions(SignatureOptions):
 
 
 class GaussianOptions(BandwidthOptions):
-    gamma: PositiveFloat | None = Field(
+    gamma: Width | None = Field(
         None,
         description="k = exp(-gamma d^2); the paper's program has 50, for means of L2-normalised "
         "features. bandwidth: median where none of gamma, sigma and bandwidth is given",
     )
-    sigma: PositiveFloat | None = Field(None, description="k = exp(-d^2 / sigma^2)")
+    sigma: Width | None = Field(None, description="k = exp(-d^2 / sigma^2)")
 
     @property
     def by_median(self) -> bool:
@@ -122,7 +164,7 @@ class GaussianOptions(BandwidthOptions):
 
 
 class LaplaceOptions(BandwidthOptions):
-    sigma: PositiveFloat | None = Field(
+    sigma: Width | None = Field(
         None, description="k = exp(-d / sigma); bandwidth: median where it is not given"
     )
 

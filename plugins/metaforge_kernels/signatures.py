@@ -10,20 +10,40 @@ from torch import Tensor
 
 from metaforge.components import Context
 from metaforge.contracts import TaskKernel
+from metaforge.gram import signature
 from metaforge.tasks import TaskBatch
+from metaforge_kernels.classes import Classes
 from metaforge_kernels.contrast import Contrast
+from metaforge_kernels.distances import Space, median_squared_distance
 from metaforge_kernels.embeddings import Embedding
+from metaforge_kernels.learned import Learned
+from metaforge_kernels.maps import SignatureMap
 from metaforge_kernels.options import SignatureOptions
+from metaforge_kernels.sets import SampleSet
+
+
+def signature_map(options: SignatureOptions, kernel_name: str) -> SignatureMap:
+    """The map that ``options.embedding`` names."""
+    match options.embedding:
+        case "classes":
+            return Classes(options, kernel_name)
+        case "set":
+            return SampleSet(options, kernel_name)
+        case "contrast":
+            return Contrast(options, kernel_name)
+        case "learned":
+            return Learned(options, kernel_name)
+        case mean_of_samples:
+            return Embedding(options, kernel_name, mean_of_samples)
 
 
 class SignatureKernel(TaskKernel, ABC):
-    """A kernel on the vectors that ``Embedding`` or ``Contrast`` makes of tasks."""
+    """A kernel on the signatures that a ``SignatureMap`` makes of tasks."""
 
     def __init__(self, options: SignatureOptions, context: Context | None = None):
         super().__init__(options, context)
         self.reads = options.signature
-        made = Contrast if options.embedding == "contrast" else Embedding
-        self.embedding = made(options, self.name)
+        self.embedding = signature_map(options, self.name)
 
     def fit(self, sample: TaskBatch, generator: torch.Generator) -> None:
         self.embedding.fit(sample, generator)
@@ -31,5 +51,17 @@ class SignatureKernel(TaskKernel, ABC):
     def signature(self, tasks: TaskBatch) -> Tensor:
         return self.embedding(tasks)
 
+    @property
+    def space(self) -> Space:
+        """Where signatures are points."""
+        return self.embedding.space
+
+    def median_squared_distance(self, sample: TaskBatch) -> float:
+        """Over pairs of tasks, for a width; raises ``NumericError`` where all are equal."""
+        return median_squared_distance(signature(sample, self), self.space, self.name)
+
     def describe(self) -> dict[str, Any]:
         return self.options.in_force()
+
+    def state(self) -> dict[str, float]:
+        return self.embedding.state()

@@ -60,17 +60,23 @@ def signatures(n: int = 20, p: int = 5, seed: int = 0) -> Tensor:
         {"embedding": "fourier", "frequencies": 32},
         {"embedding": "joint", "frequencies": 32},
         {"embedding": "moments"},
+        {"embedding": "classes"},
+        {"embedding": "set"},
+        {"embedding": "set", "signature": "all", "width": 0.3},
         {"embedding": "contrast"},
+        {"embedding": "learned", "steps": 5, "dimension": 4},
         {"normalize": False},
     ],
-    ids=["defaults", "all", "fourier", "joint", "moments", "contrast", "raw"],
+    ids=lambda options: " ".join(map(str, options.values())) or "defaults",
 )
 def test_laws_on_classification(kernel: str, options: dict) -> None:
     laws.check_kernel(lambda: KERNELS[kernel](**options), classification())
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("embedding", ["auto", "mean", "moments", "fourier", "joint", "contrast"])
+@pytest.mark.parametrize(
+    "embedding", ["auto", "mean", "moments", "fourier", "joint", "set", "contrast", "learned"]
+)
 def test_laws_on_regression(kernel: str, embedding: str) -> None:
     laws.check_kernel(lambda: KERNELS[kernel](embedding=embedding), regression())
 

@@ -1,0 +1,134 @@
+"""The samples of tasks as signatures read them: masked, flat, in float64, standardised.
+
+Symbols: B tasks, n samples of a task, q the width of phi(x), C classes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from metaforge.errors import PluginError
+from metaforge.tasks import TaskBatch
+from metaforge_kernels.options import SignatureOptions
+
+#: Numbers of samples that are read at a time, as many as a core's cache holds.
+_BLOCK = 1 << 17
+
+
+@dataclass(frozen=True)
+class Standardization:
+    """``(rows - shift) / divisor``, column by column: by the standard deviation, and by the root
+    of the number of columns of its part, so that parts count alike in a distance."""
+
+    shift: Tensor
+    divisor: Tensor
+
+    @classmethod
+    def of(cls, *parts: Tensor) -> Self:
+        """Of parts [m, w]. A column that is constant in them tells nothing: it becomes 0."""
+        shifts, divisors = [], []
+        for rows in parts:
+            shift = rows.mean(0)
+            spread = (rows - shift).square().mean(0).sqrt()
+            varies = spread > 1e-8 * rows.square().mean(0).sqrt()
+            shifts.append(shift)
+            divisors.append(torch.where(varies, spread, math.inf) * math.sqrt(rows.shape[1]))
+        return cls(torch.cat(shifts), torch.cat(divisors))
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        return (rows - self.shift) / self.divisor
+
+
+def read_inputs(
+    tasks: TaskBatch, options: SignatureOptions, kernel_name: str
+) -> tuple[Tensor, Tensor]:
+    """phi(x) [B, n, q], zero where the mask [B, n] keeps nothing, and the mask.
+
+    The support's samples and, under ``signature: all``, the queries after them.
+    Raises ``PluginError`` if tasks have none then.
+    """
+    x, mask = tasks.support_x, tasks.support_mask
+    if options.signature == "all":
+        if tasks.query_x is None:
+            raise PluginError(
+                f"task kernel {kernel_name!r}: signature: all reads query inputs, but "
+                "the tasks have none; take signature: support"
+            )
+        x, mask = torch.cat([x, tasks.query_x], 1), torch.cat([mask, tasks.query_mask], 1)
+    keep = mask > 0
+    x = x.reshape(*x.shape[:2], -1).to(torch.float64)
+    x = torch.where(keep[..., None], x, 0.0)
+    if options.normalize and not tasks.is_regression:
+        x = F.normalize(x, dim=-1)
+    return x, keep
+
+
+def read_labelled(
+    tasks: TaskBatch, options: SignatureOptions, kernel_name: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """phi(x) [B, n, q] and what belongs to it, and the mask [B, n].
+
+    In regression that is y [B, n, d]; in classification, [B, n, C] with 1 where a sample is of
+    a class. Zero where the mask keeps nothing. Raises ``PluginError`` under ``signature: all``.
+    """
+    if options.signature == "all":
+        raise PluginError(
+            f"task kernel {kernel_name!r}: signature: all with a joint embedding of "
+            "(x, y) needs labels, which a target's queries do not show; take "
+            "signature: support, or embedding: fourier"
+        )
+    x, keep = read_inputs(tasks, options, kernel_name)
+    if tasks.is_regression:
+        return x, torch.where(keep[..., None], tasks.support_y.to(torch.float64), 0.0), keep
+    return x, F.one_hot(tasks.support_y, tasks.outputs).to(x.dtype) * keep[..., None], keep
+
+
+def read_pairs(
+    tasks: TaskBatch, options: SignatureOptions, kernel_name: str
+) -> tuple[list[Tensor], Tensor]:
+    """(x, y) of each sample as two parts [B, n, columns], and the mask [B, n].
+
+    In classification a class id is a name, so what it names stands in its place: the mean
+    feature of the class within the task. Renumbering classes therefore changes nothing.
+    """
+    x, y, keep = read_labelled(tasks, options, kernel_name)
+    return [x, y if tasks.is_regression else y @ class_means(x, y)], keep
+
+
+def class_means(x: Tensor, member: Tensor) -> Tensor:
+    """[B, C, q]: means of x [B, n, q] by class, of which member [B, n, C] tells; zero for a
+    class without samples."""
+    return member.mT @ x / member.sum(1).clamp(min=1)[..., None]
+
+
+def masked_mean(values: Tensor, keep: Tensor) -> Tensor:
+    """[B, w]: means of [B, n, w] over the samples that the mask [B, n] keeps."""
+    return torch.where(keep[..., None], values, 0.0).sum(1) / keep.sum(1, keepdim=True)
+
+
+def queries_as_support(tasks: TaskBatch, kernel_name: str, embedding: str) -> TaskBatch:
+    """The same tasks by other samples, for embeddings that are learned from both.
+
+    Raises ``PluginError`` for tasks without queries.
+    """
+    if tasks.query_x is None or tasks.query_y is None:
+        raise PluginError(
+            f"task kernel {kernel_name!r}: embedding: {embedding} is fitted on the support "
+            "and the queries of bank tasks, and these have no queries"
+        )
+    return replace(
+        tasks, support_x=tasks.query_x, support_y=tasks.query_y, support_mask=tasks.query_mask
+    )
+
+
+def in_blocks(embed: Callable[[TaskBatch], Tensor], tasks: TaskBatch) -> Tensor:
+    """``embed`` of the tasks, some at a time: what is made of their samples stays small."""
+    block = max(1, _BLOCK // max(1, tasks.support_x[0].numel()))
+    return torch.cat([embed(tasks[i : i + block]) for i in range(0, len(tasks), block)])
