@@ -33,7 +33,7 @@ _SUPPORT_ALONE = {
 
 def _has_a_square(value: float) -> float:
     if not 1e-100 <= value <= 1e100:
-        raise ValueError(f"{value:g} is out of the range of a width: 1e-100 to 1e100")
+        raise ValueError(f"{value:g} is out of range: give a number from 1e-100 to 1e100")
     return value
 
 

@@ -26,8 +26,10 @@ _TILE = 1 << 19
 _COLUMNS = 256
 #: Stands for the logarithm's sake in the place of a weight of zero.
 _NO_WEIGHT = 1e-300
-#: Squared distance from the centre, in widths, beyond which a product's rounding shows.
-_FAR = 1e4
+#: Error of an exponent, at most, in shares of the squared distance from the centre, in widths.
+_ROUNDING = 1e-14
+#: An error that does not show.
+_CLEAR = 1e-10
 #: Exponents below which a pair of samples adds nothing.
 _SEEN = -60.0
 
@@ -122,7 +124,7 @@ class SetSpace(Space):
     def inner(self, a: Tensor, b: Tensor) -> Tensor:
         centre = self._samples(a)[0].mean((0, 1))
         left, right = self._scaled(a, centre), self._scaled(b, centre)
-        far = bool(left.r.square().sum(-1).amax() > _FAR)
+        blur = _ROUNDING * float(left.r.square().sum(-1).amax())
         found = a.new_empty(len(a), len(b))
         pairs = self._places**2
         n_columns = max(1, min(len(b), _COLUMNS, _TILE // pairs))
@@ -133,7 +135,7 @@ class SetSpace(Space):
             columns = some.right().T
             for i in range(0, len(a), n_rows):
                 mine = left.flat(slice(i, i + n_rows))
-                values = _exponents(mine, some, columns, far).exp_()
+                values = _exponents(mine, some, columns, blur).exp_()
                 values = values.view(-1, pairs, columns.shape[1] // self._places)
                 found[i : i + n_rows, j : j + n_columns] = values.sum(1)
         return found
@@ -214,17 +216,17 @@ class _Scaled(NamedTuple):
         return torch.cat([self.r, torch.stack([torch.ones_like(u), u], 1)], 1)
 
 
-def _exponents(left: _Scaled, right: _Scaled, columns: Tensor, far: bool) -> Tensor:
+def _exponents(left: _Scaled, right: _Scaled, columns: Tensor, blur: float) -> Tensor:
     """[n, m]: ``log(w w' k(z, z'))`` of samples, whose ``right().T`` is ``columns``.
 
-    One product gives them whole. It loses digits where samples lie ``far`` from their centre,
-    and those that count are then computed again by subtraction.
+    One product gives them whole, to ``blur``, which grows with the samples' distance from their
+    centre in widths. Where that shows, those that count are computed again by subtraction.
     """
     values = left.left() @ columns
-    if not far:
+    if blur < _CLEAR:
         return values
 
     def again(s: Tensor, t: Tensor) -> Tensor:
         return left.v[s] + right.v[t] - (left.r[s] - right.r[t]).square().sum(1) / 2
 
-    return recompute(values, values > _SEEN, again, left.r.shape[1])
+    return recompute(values, values > _SEEN - blur, again, left.r.shape[1])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from pydantic import ValidationError
@@ -136,9 +138,26 @@ def test_repeated_tasks_do_not_shrink_the_median() -> None:
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
-def test_median_of_equal_signatures_is_an_error_with_advice(kernel: str) -> None:
+@pytest.mark.parametrize("embedding", ["mean", "moments", "classes", "fourier", "joint", "set"])
+def test_median_of_equal_signatures_is_an_error_with_advice(kernel: str, embedding: str) -> None:
     with pytest.raises(NumericError, match=f"{kernel}.*all equal.*give sigma"):
-        KERNELS[kernel](bandwidth="median").fit(classification()[[0] * 5], torch.Generator())
+        KERNELS[kernel](embedding=embedding).fit(equal_tasks(), torch.Generator())
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_contrast_of_equal_tasks_is_an_error_with_advice(kernel: str) -> None:
+    with pytest.raises(NumericError, match=f"{kernel}.*nothing that tells the 300 bank tasks"):
+        KERNELS[kernel](embedding="contrast").fit(equal_tasks(), torch.Generator())
+
+
+def test_learned_on_equal_tasks_is_an_error_with_advice() -> None:
+    with pytest.raises(NumericError, match=r"gaussian.*all equal.*give sigma"):
+        KERNELS["gaussian"](embedding="learned", steps=5).fit(equal_tasks(), torch.Generator())
+
+
+def equal_tasks() -> TaskBatch:
+    """More than are read at a time, and numbers that no column repeats without rounding."""
+    return classification()[[0] * 300]
 
 
 def test_a_bank_of_one_task_needs_no_width() -> None:
@@ -188,6 +207,13 @@ def test_many_equal_rows_fit_in_chunks() -> None:
         ("gaussian", {"sigma": 1.0, "bandwidth": "median"}, "sigma and bandwidth each"),
         ("gaussian", {"gamma": 1.0, "scale": 2.0}, "scale belongs to bandwidth: median"),
         ("gaussian", {"gamma": 0.0}, "greater than 0"),
+        ("gaussian", {"sigma": math.inf}, "finite number"),
+        ("gaussian", {"sigma": 1e-200}, "1e-200 is out of range"),
+        ("gaussian", {"scale": 1e300}, "out of range"),
+        ("gaussian", {"bandwidth": 0.0}, "should be 'median'"),
+        ("gaussian", {"embedding": "fourier", "width": 0.0}, "greater than 0"),
+        ("gaussian", {"embedding": "set", "width": math.inf}, "finite number"),
+        ("laplace", {"sigma": 0.0}, "greater than 0"),
         ("laplace", {"sigma": 1.0, "bandwidth": "median"}, "sigma and bandwidth each"),
         ("laplace", {"sigma": 1.0, "scale": 2.0}, "scale belongs to bandwidth: median"),
         ("linear", {"c": -1.0}, "greater than or equal to 0"),

@@ -148,8 +148,18 @@ def test_tiles_make_no_difference(tile: int, monkeypatch) -> None:
     laws.check_columns(kernel, signatures, signatures[:7])
 
 
+@pytest.mark.parametrize("width", [1e-6, 1e-12, 1e-100])
+def test_at_any_width_a_set_is_at_no_distance_from_itself(width: float) -> None:
+    tasks = classification()
+    map_ = fitted(tasks, width=width)
+    a = map_(tasks)
+    squared = map_.space.squared_distances(a, a.roll(1, 0)).roll(-1, 1)
+    assert squared.diagonal().eq(0).all()
+    assert squared.sum(1).min() > 3
+
+
 def test_samples_far_from_their_centre_lose_no_digits() -> None:
-    """A narrow width on samples of unlike size: the product of them alone is off by 1e-4."""
+    """A narrow width: the product alone is off by 1e-4."""
     space = sets.SetSpace(places=2, width=1e-6)
     random = torch.Generator().manual_seed(0)
     z = torch.randn(6, 2, 3, generator=random, dtype=torch.float64)
