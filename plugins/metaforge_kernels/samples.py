@@ -24,26 +24,26 @@ _BLOCK = 1 << 17
 
 @dataclass(frozen=True)
 class Standardization:
-    """``(rows - shift) / divisor``, column by column: by the standard deviation, and by the root
-    of the number of columns of its part, so that parts count alike in a distance."""
+    """``(rows - shift) * scale``, column by column: over the standard deviation, and over
+    the root of the number of columns of its part, so that parts count alike in a distance."""
 
     shift: Tensor
-    divisor: Tensor
+    scale: Tensor
 
     @classmethod
     def of(cls, *parts: Tensor) -> Self:
         """Of parts [m, w]. A column that is constant in them tells nothing: it becomes 0."""
-        shifts, divisors = [], []
+        shifts, scales = [], []
         for rows in parts:
             shift = rows.mean(0)
             spread = (rows - shift).square().mean(0).sqrt()
             varies = spread > 1e-8 * rows.square().mean(0).sqrt()
             shifts.append(shift)
-            divisors.append(torch.where(varies, spread, math.inf) * math.sqrt(rows.shape[1]))
-        return cls(torch.cat(shifts), torch.cat(divisors))
+            scales.append(torch.where(varies, 1 / spread, 0.0) / math.sqrt(rows.shape[1]))
+        return cls(torch.cat(shifts), torch.cat(scales))
 
     def __call__(self, rows: Tensor) -> Tensor:
-        return (rows - self.shift) / self.divisor
+        return rows.sub(self.shift).mul_(self.scale)
 
 
 def read_inputs(
@@ -64,7 +64,7 @@ def read_inputs(
         x, mask = torch.cat([x, tasks.query_x], 1), torch.cat([mask, tasks.query_mask], 1)
     keep = mask > 0
     x = x.reshape(*x.shape[:2], -1).to(torch.float64)
-    x = torch.where(keep[..., None], x, 0.0)
+    x = kept(x, keep)
     if options.normalize and not tasks.is_regression:
         x = F.normalize(x, dim=-1)
     return x, keep
@@ -86,7 +86,7 @@ def read_labelled(
         )
     x, keep = read_inputs(tasks, options, kernel_name)
     if tasks.is_regression:
-        return x, torch.where(keep[..., None], tasks.support_y.to(torch.float64), 0.0), keep
+        return x, kept(tasks.support_y.to(torch.float64), keep), keep
     return x, F.one_hot(tasks.support_y, tasks.outputs).to(x.dtype) * keep[..., None], keep
 
 
@@ -110,7 +110,12 @@ def class_means(x: Tensor, member: Tensor) -> Tensor:
 
 def masked_mean(values: Tensor, keep: Tensor) -> Tensor:
     """[B, w]: means of [B, n, w] over the samples that the mask [B, n] keeps."""
-    return torch.where(keep[..., None], values, 0.0).sum(1) / keep.sum(1, keepdim=True)
+    return kept(values, keep).sum(1) / keep.sum(1, keepdim=True)
+
+
+def kept(values: Tensor, keep: Tensor) -> Tensor:
+    """values [B, n, w], zero where the mask [B, n] keeps nothing, NaN or not."""
+    return values if bool(keep.all()) else torch.where(keep[..., None], values, 0.0)
 
 
 def queries_as_support(tasks: TaskBatch, kernel_name: str, embedding: str) -> TaskBatch:

@@ -18,7 +18,7 @@ from metaforge.tasks import TaskBatch
 from metaforge_kernels.distances import NEAR, Space, recompute
 from metaforge_kernels.maps import SignatureMap
 from metaforge_kernels.options import SignatureOptions
-from metaforge_kernels.samples import Standardization, in_blocks, read_inputs, read_pairs
+from metaforge_kernels.samples import Standardization, in_blocks, kept, read_inputs, read_pairs
 
 #: Kernel values between samples that are held at a time.
 _TILE = 1 << 19
@@ -26,7 +26,7 @@ _TILE = 1 << 19
 _COLUMNS = 256
 #: Stands for the logarithm's sake in the place of a weight of zero.
 _NO_WEIGHT = 1e-300
-#: Error of an exponent, at most, in shares of the squared distance from the centre, in widths.
+#: Error of an exponent, at most, in shares of half the squared distance from the centre.
 _ROUNDING = 1e-14
 #: An error that does not show.
 _CLEAR = 1e-10
@@ -84,7 +84,7 @@ class SampleSet(SignatureMap):
         assert self._direction is not None
         parts, keep = self._parts(tasks)
         self._check_size(keep, tasks)
-        z = torch.where(keep[..., None], self._standardize(torch.cat(parts, -1)), 0.0)
+        z = kept(self._standardize(torch.cat(parts, -1)), keep)
         # summed row by row: a sample has the same key, to the bit, at whatever place it stands
         keys = torch.where(keep, (z * self._direction).sum(-1), math.inf)
         order = keys.argsort(1)[:, : self._places]
@@ -123,19 +123,17 @@ class SetSpace(Space):
 
     def inner(self, a: Tensor, b: Tensor) -> Tensor:
         centre = self._samples(a)[0].mean((0, 1))
-        left, right = self._scaled(a, centre), self._scaled(b, centre)
-        blur = _ROUNDING * float(left.r.square().sum(-1).amax())
         found = a.new_empty(len(a), len(b))
         pairs = self._places**2
         n_columns = max(1, min(len(b), _COLUMNS, _TILE // pairs))
         n_rows = max(1, _TILE // (pairs * n_columns))
         for j in range(0, len(b), n_columns):
             # places before sets, so that the sum over pairs runs along whole rows of memory
-            some = right.flat(slice(j, j + n_columns), places_first=True)
-            columns = some.right().T
+            right = self._scaled(b[j : j + n_columns], centre, places_first=True)
+            columns = right.right().T
             for i in range(0, len(a), n_rows):
-                mine = left.flat(slice(i, i + n_rows))
-                values = _exponents(mine, some, columns, blur).exp_()
+                left = self._scaled(a[i : i + n_rows], centre)
+                values = _exponents(left, right, columns).exp_()
                 values = values.view(-1, pairs, columns.shape[1] // self._places)
                 found[i : i + n_rows, j : j + n_columns] = values.sum(1)
         return found
@@ -161,9 +159,12 @@ class SetSpace(Space):
         samples, weights = a.split([a.shape[1] - self._places, self._places], 1)
         return samples.unflatten(1, (self._places, -1)), weights
 
-    def _scaled(self, a: Tensor, centre: Tensor) -> _Scaled:
+    def _scaled(self, a: Tensor, centre: Tensor, places_first: bool = False) -> _Scaled:
         samples, weights = self._samples(a)
-        return _Scaled((samples - centre) / self._width, weights.clamp(min=_NO_WEIGHT).log())
+        if places_first:
+            samples, weights = samples.transpose(0, 1), weights.T
+        r = samples.sub(centre).mul_(1 / self._width).flatten(0, 1)
+        return _Scaled(r, weights.clamp(min=_NO_WEIGHT).log().flatten())
 
     def _near(self, a: Tensor, b: Tensor) -> Tensor:
         """[P]: squared distances of pairs of sets that almost coincide, place by place.
@@ -194,39 +195,34 @@ class SetSpace(Space):
 
 
 class _Scaled(NamedTuple):
-    """Samples in widths, r [N, S, c] or [n, c], and the logarithms v of their weights."""
+    """Samples of some sets in one list: r [n, c] in widths, and the logarithms v of weights."""
 
     r: Tensor
     v: Tensor
 
-    def flat(self, some: slice, places_first: bool = False) -> _Scaled:
-        """The samples of some sets in one list."""
-        r, v = self.r[some], self.v[some]
-        if places_first:
-            r, v = r.transpose(0, 1), v.T
-        return _Scaled(r.flatten(0, 1), v.flatten())
-
-    def left(self) -> Tensor:
-        """[n, c + 2]; ``left() @ right().T`` is ``v + v' - |r - r'|^2 / 2``."""
-        u = self.v - self.r.square().sum(1) / 2
-        return torch.cat([self.r, torch.stack([u, torch.ones_like(u)], 1)], 1)
+    def half(self) -> Tensor:
+        return self.r.square().sum(1) / 2
 
     def right(self) -> Tensor:
-        u = self.v - self.r.square().sum(1) / 2
+        """[n, c + 2]."""
+        u = self.v - self.half()
         return torch.cat([self.r, torch.stack([torch.ones_like(u), u], 1)], 1)
 
 
-def _exponents(left: _Scaled, right: _Scaled, columns: Tensor, blur: float) -> Tensor:
-    """[n, m]: ``log(w w' k(z, z'))`` of samples, whose ``right().T`` is ``columns``.
+def _exponents(left: _Scaled, right: _Scaled, columns: Tensor) -> Tensor:
+    """[n, m]: ``log(w w' k(z, z')) = v + v' - |r - r'|^2 / 2``; ``columns = right.right().T``.
 
-    One product gives them whole, to ``blur``, which grows with the samples' distance from their
-    centre in widths. Where that shows, those that count are computed again by subtraction.
+    One product gives them whole, with an error that grows with the samples' distance from their
+    centre. Where that shows, those that count are computed again by subtraction.
     """
-    values = left.left() @ columns
-    if blur < _CLEAR:
+    half = left.half()
+    u = left.v - half
+    values = torch.cat([left.r, torch.stack([u, torch.ones_like(u)], 1)], 1) @ columns
+    error = _ROUNDING * float(half.amax())
+    if error < _CLEAR:
         return values
 
     def again(s: Tensor, t: Tensor) -> Tensor:
         return left.v[s] + right.v[t] - (left.r[s] - right.r[t]).square().sum(1) / 2
 
-    return recompute(values, values > _SEEN - blur, again, left.r.shape[1])
+    return recompute(values, values > _SEEN - error, again, left.r.shape[1])

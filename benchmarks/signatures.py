@@ -1,0 +1,129 @@
+"""Signatures of 30,000 bank tasks and their kernel with 100 targets, beside the matrix products
+that they need.
+
+A floor is those products alone, float64 and in blocks as here: sums over samples as products
+with their weights, the embedding's own, and the one of the bank's signatures with the targets'.
+What no product does (reading, normalising, cosines, exponentials) stands on top of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from benchmarks.harness import Row, compare
+from metaforge.tasks import TaskBatch
+from metaforge_kernels.gaussian import Gaussian
+from metaforge_kernels.options import GaussianOptions
+
+TASKS, TARGETS, FITTED = 30_000, 100, 1000
+WAYS, QUERIES, WIDTH = 5, 15, 64
+#: Tasks of a block of the floor.
+BLOCK = 1000
+EMBEDDINGS = ("mean", "moments", "classes", "fourier", "joint", "set", "contrast", "learned")
+
+
+class Product(NamedTuple):
+    """``[count, rows, inner] x [count, inner, columns]``."""
+
+    count: int
+    rows: int
+    inner: int
+    columns: int
+
+
+def rows() -> list[Row]:
+    return [_row(shots, embedding) for shots in (1, 5) for embedding in EMBEDDINGS]
+
+
+def _row(shots: int, embedding: str) -> Row:
+    bank, targets = _tasks(TASKS, shots, 0).without_query(), _tasks(TARGETS, shots, 1)
+    kernel = Gaussian(GaussianOptions(embedding=embedding, gamma=1.0))  # type: ignore[arg-type]
+    kernel.fit(_tasks(FITTED, shots, 2, QUERIES), torch.Generator().manual_seed(0))
+    cross = kernel.signature(targets)
+
+    def ours() -> Tensor:
+        return kernel.gram(kernel.signature(bank), cross)
+
+    floor, name = _floor(embedding, WAYS * shots, cross.shape[1]), "floor: matrix products"
+    return compare(
+        f"signature {embedding}, {WAYS}-way {shots}-shot",
+        {name: floor, f"metaforge {embedding}": ours},
+        peer=name,
+        target={f"metaforge {embedding}": 1 / 1.5} if embedding in _PROMISED else {},
+        note=f"{TASKS} tasks x {TARGETS} targets, {WIDTH} numbers a sample",
+        rounds=3 if embedding == "set" else 5,
+    )
+
+
+#: Embeddings whose products take most of their time.
+_PROMISED = ("set",)
+
+
+def _tasks(n_tasks: int, shots: int, seed: int, queries: int = 0) -> TaskBatch:
+    """Samples about class centres about one of 20 task centres."""
+    random = torch.Generator().manual_seed(seed)
+    centres = torch.randn(20, 1, 1, WIDTH, generator=torch.Generator().manual_seed(9))
+    kinds = torch.randint(20, (n_tasks,), generator=random)
+    classes = centres[kinds] + torch.randn(n_tasks, 1, WAYS, WIDTH, generator=random)
+
+    def draw(each: int) -> tuple[Tensor, Tensor]:
+        noise = torch.randn(n_tasks, each, WAYS, WIDTH, generator=random)
+        y = torch.arange(WAYS).repeat(each).expand(n_tasks, -1).contiguous()
+        return (classes + noise).flatten(1, 2), y
+
+    others = draw(queries) if queries else (None, None)
+    return TaskBatch(*draw(shots), *others, outputs=WAYS)
+
+
+def _floor(embedding: str, samples: int, width: int) -> Callable[[], None]:
+    """The products of a block, as often as there are blocks, and that with the targets."""
+    mean = Product(BLOCK, 1, samples, WIDTH)
+    classes = [
+        Product(BLOCK, WAYS, samples, WIDTH),
+        Product(BLOCK, samples, WAYS, WIDTH),
+        Product(BLOCK, WAYS, WIDTH, WAYS),
+    ]
+    hidden = 64
+    of_block = {
+        "mean": [mean],
+        "moments": [mean] * 3,
+        "classes": classes,
+        "fourier": [
+            Product(1, BLOCK * samples, WIDTH, 256),
+            *[Product(BLOCK, 1, samples, 256)] * 2,
+        ],
+        "joint": [
+            *classes[:2],
+            Product(1, BLOCK * samples, 2 * WIDTH, 256),
+            *[Product(BLOCK, 1, samples, 256)] * 2,
+        ],
+        "set": [Product(1, BLOCK * samples, WIDTH + 2, TARGETS * samples)],
+        "contrast": [*[mean] * 3, *classes, Product(1, BLOCK, 7 * WIDTH + 14, width)],
+        "learned": [
+            *[Product(1, BLOCK * samples, WIDTH, hidden)] * 2,
+            Product(BLOCK, 1, samples, hidden),
+            Product(1, BLOCK, hidden, width),
+        ],
+    }[embedding]
+    block = [_operands(product) for product in of_block]
+    crossing = [] if embedding == "set" else [_operands(Product(1, TASKS, width, TARGETS))]
+
+    def products() -> None:
+        for _ in range(TASKS // BLOCK):
+            for a, b in block:
+                a @ b
+        for a, b in crossing:
+            a @ b
+
+    return products
+
+
+def _operands(product: Product) -> tuple[Tensor, Tensor]:
+    random = torch.Generator().manual_seed(0)
+    a = torch.randn(product.count, product.rows, product.inner, generator=random)
+    b = torch.randn(product.count, product.inner, product.columns, generator=random)
+    return a.double().squeeze(0), b.double().squeeze(0)
