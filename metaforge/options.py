@@ -6,8 +6,8 @@ names its models by strings (``metaforge.components.Component``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, get_origin
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     from pydantic.config import JsonDict
 
     from metaforge.components import Kind
+
+
+class Validated(NamedTuple):
+    """What an option that says ``validate`` stands for; options as a recipe writes them.
+
+    ``tries`` are the values to choose from, which ``select.grid`` gets, unless it has values of
+    that option already; ``instead`` is what the option itself says then.
+    """
+
+    instead: Mapping[str, Any]
+    tries: Mapping[str, Sequence[Any]]
 
 
 class Options(BaseModel):
@@ -36,6 +47,10 @@ class Options(BaseModel):
         """Why a component with these options cannot serve tasks of a kind (``classification``,
         ``regression``), with what to do; or nothing. Asked before the run starts."""
         return ""
+
+    def validated(self) -> Validated | None:
+        """What is to be chosen on validation targets, where an option says ``validate``."""
+        return None
 
 
 class Choice(BaseModel):

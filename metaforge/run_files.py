@@ -249,7 +249,7 @@ class StepsTried(Shape):
 class Selection(Shape):
     """The recipe's ``select``."""
 
-    grid: StepsTried
+    grid: StepsTried = StepsTried()
 
 
 class Chosen(Shape):

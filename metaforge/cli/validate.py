@@ -89,6 +89,7 @@ def _left_to_the_run(resolved: ResolvedRecipe) -> list[str]:
 
 def _stages(recipe: Recipe) -> list[tuple[str, str]]:
     from metaforge.recipe.published import matching
+    from metaforge.recipe.trials import Trials
 
     train, condition, evaluate = recipe.meta_train, recipe.condition, recipe.evaluate
     runs = f"{evaluate.runs} runs of " if evaluate.runs > 1 else ""
@@ -109,8 +110,7 @@ def _stages(recipe: Recipe) -> list[tuple[str, str]]:
         told = ", ".join(dict.fromkeys(entry.source for entry in matching(recipe)))
         rows.append(("published", told or "nothing for these settings"))
     if recipe.select:
-        tried = ", ".join(f"{key} of {list(v)}" for key, v in recipe.select.grid.items())
-        rows.insert(7, ("select", f"{tried}, on {recipe.select.targets} validation targets"))
+        rows.insert(7, ("select", Trials(recipe).told()))
     return rows
 
 

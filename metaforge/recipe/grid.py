@@ -16,16 +16,17 @@ from metaforge.recipe.component_checks import component_problems
 from metaforge.recipe.overrides import split_key
 from metaforge.recipe.render import key_names, sections, shown
 from metaforge.recipe.schema import Recipe
+from metaforge.recipe.trials import SELECTABLE, Trials
 
 if TYPE_CHECKING:
     from metaforge.recipe.loader import ResolvedRecipe
 
-#: Sections that selection may vary: what comes after meta-training and before the targets.
-SELECTABLE = ("kernel", "weighting", "condition")
 #: Those that a learned weighting is fitted by, and so phase 1 depends on.
 LEARNED_FROM = ("kernel", "weighting")
 #: Combinations of a grid that are validated before the run; more would take seconds.
 MAX_COMBINATIONS = 500
+#: No grid that is meant has as many.
+_MOST_COMBINATIONS = 10**6
 
 LEARNED = (
     "weighting {!r} is learned in phase 1, by the options of weighting and kernel, and selection "
@@ -36,7 +37,12 @@ LEARNED = (
 def problems(resolved: ResolvedRecipe) -> Found:
     """(key, message) of each key and value that cannot be selected, and of the first of their
     combinations that cannot."""
-    grid = resolved.recipe.select.grid if resolved.recipe.select else {}
+    if resolved.recipe.select is None:
+        return
+    grid = resolved.recipe.select.grid
+    if not grid:
+        message = "it is empty, so that nothing is chosen: give a key and its values"
+        yield ("select", "grid"), message
     known = set(_messages(resolved, thorough=True)) if grid else set()
     sound = True
     for key, values in grid.items():
@@ -54,6 +60,24 @@ def problems(resolved: ResolvedRecipe) -> Found:
             for message in _faults(resolved, chosen, known, thorough=False):
                 yield ("select", "grid"), f"{shown(chosen)}: {message}"
                 return
+    if sound:
+        yield from _cost(resolved.recipe)
+
+
+def _cost(recipe: Recipe) -> Found:
+    """A grid that no computer holds; a budget for less than a choice."""
+    trials, select = Trials(recipe), recipe.select
+    assert select is not None
+    needed = min(2, trials.in_grid)
+    if trials.in_grid > _MOST_COMBINATIONS:
+        most = f"{_MOST_COMBINATIONS:,} at most"
+        yield ("select", "grid"), f"{trials.in_grid:,} combinations, {most}: give fewer values"
+    elif trials.count < needed:
+        yield (
+            ("select", "budget"),
+            f"{needed} of the grid's {trials.in_grid} combinations on {select.targets} targets "
+            f"take {needed * select.targets} conditionings: give as many, or fewer select.targets",
+        )
 
 
 def _of_key(
@@ -98,6 +122,8 @@ def _faults(
         return [f"{found.path}: {found.message}" for found in error.problems if found.path]
     except MetaforgeError as error:
         return [str(error)]
+    if candidate.recipe.select != resolved.recipe.select:
+        return ["validate asks for a choice, and these are the values chosen from: list its own"]
     if _learned(candidate) and not _learned(resolved):
         return [LEARNED.format(candidate.recipe.weighting.use)]
     return [message for message in found if message not in known]

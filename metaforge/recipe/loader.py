@@ -12,7 +12,7 @@ from typing import Any
 from metaforge.components import Context
 from metaforge.errors import Problem, RecipeError
 from metaforge.plugins import host
-from metaforge.recipe import grid
+from metaforge.recipe import grid, presets, validated
 from metaforge.recipe import overrides as overriding
 from metaforge.recipe.changes import changes
 from metaforge.recipe.checks import cross_section
@@ -21,8 +21,7 @@ from metaforge.recipe.dialect import dump
 from metaforge.recipe.document import Document, plain, read
 from metaforge.recipe.find import find_recipe
 from metaforge.recipe.overrides import Change
-from metaforge.recipe.presets import expand
-from metaforge.recipe.resolve import Chosen, resolve
+from metaforge.recipe.resolve import Chosen, Resolution, resolve
 from metaforge.recipe.schema import Recipe
 
 #: No recipe is near this size; a data file given by mistake is.
@@ -148,6 +147,13 @@ class _Invalid(RecipeError):
         self.chosen = chosen
 
 
+def _valid(document: Document, base_dir: Path) -> Resolution[Recipe]:
+    found = resolve(document, base_dir, Recipe)
+    if found.recipe is None:
+        raise _Invalid(_sorted(found.problems), found.chosen)
+    return found
+
+
 def _resolved(
     document: Document,
     text: str,
@@ -156,10 +162,12 @@ def _resolved(
     overrides: tuple[str, ...],
     notes: list[str],
 ) -> ResolvedRecipe:
-    expand(document)
-    found = resolve(document, base_dir, Recipe)
-    if found.recipe is None:
-        raise _Invalid(_sorted(found.problems), found.chosen)
+    presets.expand(document)
+    found = _valid(document, base_dir)
+    if moved := validated.expand(document, found.chosen):
+        found = _valid(document, base_dir)
+        notes = [*notes, *moved]
+    assert found.recipe is not None
     return ResolvedRecipe(
         recipe=found.recipe,
         text=text,

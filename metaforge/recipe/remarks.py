@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from metaforge.recipe.presets import remark as preset_remark
+from metaforge.recipe.trials import Trials
 
 if TYPE_CHECKING:
     from metaforge.recipe.loader import ResolvedRecipe
@@ -29,6 +30,7 @@ def remarks(resolved: ResolvedRecipe, weighting: Weighting | None = None) -> lis
         *preset_remark(resolved),
         *_top_m(resolved, weighting),
         *_controls(resolved, weighting),
+        *_selection(resolved),
     ]
 
 
@@ -63,3 +65,15 @@ def _controls(resolved: ResolvedRecipe, weighting: Weighting) -> Iterator[str]:
         )
     if recipe.evaluate.without_target_term and recipe.condition.beta2 == 0:
         yield "evaluate.without_target_term changes nothing: condition.beta2 is 0 already"
+
+
+def _selection(resolved: ResolvedRecipe) -> Iterator[str]:
+    """A budget that the whole grid does not fit in."""
+    if resolved.recipe.select is None:
+        return
+    trials = Trials(resolved.recipe)
+    if trials.count < trials.in_grid:
+        yield (
+            f"select.budget: {resolved.recipe.select.budget} conditionings: {trials.count} of the "
+            f"grid's {trials.in_grid} combinations are tried, drawn by the seed"
+        )

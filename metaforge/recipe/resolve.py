@@ -228,6 +228,9 @@ def checked_options(component: Component, options: Mapping[str, Any], base: Base
     except ValidationError as error:
         found = findings(error, expected, data)
         raise RecipeError([Problem(dotted(key), text, where) for key, text in found]) from None
+    if model.validated():
+        message = "says validate, which only a run can heed: give the value itself"
+        raise RecipeError([Problem("", message, where)])
     model, unset = absolute_paths(model, base)
     if unset:
         raise RecipeError([Problem(dotted(key), text, where, 3) for key, text in unset])

@@ -104,8 +104,6 @@ class Condition(Section):
 
 
 def _one_value_at_least(grid: dict[str, tuple]) -> dict[str, tuple]:
-    if not grid:
-        raise ValueError("it is empty, so that nothing is chosen: give a key and its values")
     for key, values in grid.items():
         if not values:
             raise ValueError(f"{key}: give at least one value")
@@ -113,12 +111,24 @@ def _one_value_at_least(grid: dict[str, tuple]) -> dict[str, tuple]:
 
 
 class Select(Section):
-    """Phase 2.5: options chosen on validation targets, never on test."""
+    """Phase 2.5: options chosen on validation targets, never on test, by successive halving."""
 
     grid: Annotated[dict[str, tuple], AfterValidator(_one_value_at_least)] = Field(
-        description="dotted keys and the values to try, e.g. condition.top_m: [50, 200]"
+        default_factory=dict,
+        description="dotted keys and the values to try, e.g. condition.top_m: [50, 200]; options "
+        "that say validate add theirs",
     )
-    targets: PositiveInt = Field(30, description="validation targets")
+    targets: PositiveInt = Field(
+        50, le=_MOST_AT_ONCE, description="validation targets, all of them for the last rung"
+    )
+    eta: int = Field(
+        3, ge=2, le=_MOST_AT_ONCE, description="the best 1/eta of a rung's combinations go on"
+    )
+    budget: PositiveInt | None = Field(
+        None,
+        description="conditionings (one target, one combination, the most steps tried) at most: "
+        "of a larger grid a random part is tried; default: what the whole grid takes",
+    )
 
 
 class Evaluate(Section):

@@ -11,7 +11,10 @@ from pydantic import (
     model_validator,
 )
 
-from metaforge.options import Options
+from metaforge.options import Options, Validated
+
+#: Scales that ``bandwidth: validate`` tries: from a wide kernel to a sharp one.
+SCALES = (0.25, 1.0, 4.0, 16.0)
 
 #: Which embeddings read the options that not all read.
 _READ_BY = {
@@ -112,12 +115,19 @@ class SignatureOptions(Options):
 class BandwidthOptions(SignatureOptions):
     """Options of kernels of a distance, whose width may come from the bank's median."""
 
-    bandwidth: Literal["median"] | None = Field(
-        None, description="median: k = exp(-scale) at the bank's median distance"
+    bandwidth: Literal["median", "validate"] | None = Field(
+        None,
+        description="median: k = exp(-scale) at the bank's median distance; validate: scale is "
+        "chosen on validation targets among 0.25, 1, 4 and 16",
     )
     scale: Width = Field(
         1.0, description="minus the log of k at the median distance (bandwidth: median)"
     )
+
+    def validated(self) -> Validated | None:
+        if self.bandwidth != "validate":
+            return None
+        return Validated({"bandwidth": "median"}, {"scale": SCALES})
 
     @property
     def by_median(self) -> bool:
@@ -137,6 +147,11 @@ class BandwidthOptions(SignatureOptions):
         given = [way for way in ways if getattr(self, way, None) is not None]
         if len(given) > 1:
             raise ValueError(f"{' and '.join(given)} each set the width: give one of them")
+        if "scale" in self.model_fields_set and self.bandwidth == "validate":
+            raise ValueError(
+                "scale is what bandwidth: validate chooses: leave it out, or give its values in "
+                "select.grid"
+            )
         if "scale" in self.model_fields_set and not self.by_median:
             raise ValueError("scale belongs to bandwidth: median, which is not chosen here")
         return self

@@ -4,16 +4,26 @@ from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from metaforge.options import Options
+from metaforge.options import Options, Validated
+
+
+#: What ``lambda: validate`` tries: the paper's practice, its theorem, and ridges around.
+LAMBDAS = (1e-8, 1e-4, "n^-1/2", 1.0, 100.0)
 
 
 class TasmlOptions(Options):
-    lambda_: PositiveFloat | Literal["n^-1/2"] = Field(
+    lambda_: PositiveFloat | Literal["n^-1/2", "validate"] = Field(
         "n^-1/2",
         alias="lambda",
         description="ridge on the kernel matrix: a number (1e-8 interpolates, the paper's "
-        "practice), or n^-1/2, the choice of its theorem",
+        "practice), or n^-1/2, the choice of its theorem; validate: chosen on validation targets "
+        "among 1e-8, 1e-4, n^-1/2, 1 and 100",
     )
+
+    def validated(self) -> Validated | None:
+        if self.lambda_ != "validate":
+            return None
+        return Validated({"lambda": "n^-1/2"}, {"lambda": LAMBDAS})
 
 
 class UniformOptions(Options):
