@@ -221,7 +221,8 @@ class _Run:
         regression = parts.source.shape.kind == "regression"
         found = results.compute(parts.recipe, records, regression)
         timings = self.folder.lines("timings.jsonl").records
-        chosen = self.folder.path / "select.json"
+        table = self.folder.path / "select.json"
+        selected = read_json(table, run_files.Selected) if self.recipe.select else None
         theta_hat = self.folder.artifacts / "theta_hat.safetensors"
         found |= {
             "recipe": self.recipe.name,
@@ -232,9 +233,8 @@ class _Run:
             "transductive": stages.is_transductive(parts),
             "inner": {"use": parts.recipe.inner.use, **parts.inner.describe()},
             "fits": stages.fit_facts(parts, facts),
-            "selected": read_json(chosen, run_files.Selected)["chosen"]
-            if chosen.exists()
-            else None,
+            "selected": selected and selected["chosen"],
+            "selection": selected,
             "notes": self.notes,
             "seconds": {
                 "this_process": seconds,
@@ -245,6 +245,7 @@ class _Run:
             },
         }
         found["warnings"] += stages.kernel_warning(found["fits"])
+        found["warnings"] += selected["warnings"] if selected else []
         write_json(self.folder.path / "results.json", found)
         return found
 

@@ -52,18 +52,44 @@ class Data(Shape):
     fingerprint: str
 
 
+class Tried(Shape):
+    """A combination that selection tried: ``mean`` after ``steps`` steps, over ``targets``
+    validation targets, and what the chosen one has on the same less; ``failed`` says why it has
+    none."""
+
+    rank: int
+    options: dict[str, Any]
+    steps: int | None
+    mean: float | None
+    minus_chosen: float | None
+    targets: int
+    dropped_in_rung: int | None
+    failed: str | None
+
+
 class Selected(Shape):
     """``select.json``."""
 
+    targets: int
+    in_grid: int
+    conditionings: int
     chosen: dict[str, Any]
+    tried: list[Tried]
+    warnings: list[str]
 
 
-class Trial(Shape):
-    """A line of ``select.jsonl``."""
+class TrialScores(Shape):
+    """A combination's scores on the first validation targets: a row a target, a column a J."""
 
+    scores: list[list[float]]
+
+
+class Trial(TrialScores):
+    """A line of ``select.jsonl``: what a rung added to a combination."""
+
+    rung: int
     options: dict[str, Any]
-    steps: list[int]
-    mean: list[float]
+    failed: str | None = None
 
 
 class Seconds(RootModel[dict[str, float]]):
@@ -229,6 +255,7 @@ class Results(Shape):
     published: list[PublishedEntry] = []
     seconds: Clock
     skipped_steps: int
+    selection: Selected | None = None
     statistics: str
     notes: list[str]
     warnings: list[str]

@@ -1,32 +1,36 @@
-"""Phase 2.5: options chosen on validation targets, from a declared grid, never on test.
+"""Phase 2.5: options chosen on validation targets, by successive halving, never on test.
 
-Every combination of the grid is conditioned on the same validation targets; the one
-with the best mean score is taken (the first, if several tie). The number of steps J is
-free: it is read off each combination's own curve.
+Every combination of ``select.grid`` (``metaforge.recipe.trials``) is conditioned on the first
+validation targets, the best of them on further ones, rung by rung (``metaforge.halving``), always
+on the same targets. Of the last rung the best is taken (the first in the grid's order, if several
+tie). The number of steps J is free: it is read off each combination's own curve.
 """
 
 from __future__ import annotations
 
-from itertools import product
+import json
+import os
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from metaforge.console import Console
-from metaforge.errors import Problem, RecipeError
-from metaforge.evaluation import Evaluator, curve_at
+from metaforge.errors import DamagedFile, NumericError, Problem, RecipeError, one_line
+from metaforge.evaluation import Evaluator
 from metaforge.metatrain import WarmStart
 from metaforge.recipe.grid import LEARNED, LEARNED_FROM
 from metaforge.recipe.overrides import split_key
 from metaforge.recipe.schema import Recipe
-from metaforge.records import write_json
+from metaforge.recipe.trials import STEPS, Trials
+from metaforge.records import keep, read_json, write_json
+from metaforge.run_files import TrialScores
 from metaforge.rundir import RunDir
+from metaforge.scoring import TargetScores
+from metaforge.selection_table import Candidate, Ranking, table
 from metaforge.stages import Parts
 
 if TYPE_CHECKING:
     from metaforge.recipe import ResolvedRecipe
 
-_STEPS = "condition.steps"
+Scores = list[list[float]]
 
 
 def check(resolved: ResolvedRecipe, parts: Parts) -> None:
@@ -37,12 +41,13 @@ def check(resolved: ResolvedRecipe, parts: Parts) -> None:
     """
     if resolved.recipe.select is None:
         return
-    grid = resolved.recipe.select.grid
-    varied = {key: grid[key] for key in grid if split_key(key)[0] in LEARNED_FROM}
-    for values in product(*varied.values()) if varied else ():
-        trial = parts.with_recipe(
-            resolved.with_values(dict(zip(varied, values, strict=True))).recipe
-        )
+    seen = []
+    for combination in Trials(resolved.recipe).combinations:
+        values = {k: v for k, v in combination.items() if split_key(k)[0] in LEARNED_FROM}
+        if not values or values in seen:
+            continue
+        seen.append(values)
+        trial = parts.with_recipe(resolved.with_values(values).recipe)
         for tried in (parts, trial):
             if tried.weighting.learned:
                 message = LEARNED.format(tried.recipe.weighting.use)
@@ -58,84 +63,131 @@ def select(
 ) -> Recipe:
     """The recipe with the chosen options in place; ``select.json`` holds all that was tried.
 
-    Combinations already in ``select.jsonl`` are not run again.
+    What stands in ``select.jsonl`` is not done again, nor what another run left in the cache.
+    Raises ``NumericError`` where no combination has finite scores on every target.
     """
-    recipe = parts.recipe
-    assert recipe.select is not None
-    grid = dict(recipe.select.grid)
-    steps = sorted({int(value) for value in grid.pop(_STEPS, (recipe.condition.steps,))})
-    combinations = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
-    tried = folder.lines("select.jsonl")
-    with console.stage("select", len(combinations), len(tried.records)) as advance:
-        for combination in combinations[len(tried.records) :]:
-            tried.append(
-                {
-                    "options": combination,
-                    "steps": steps,
-                    "mean": _mean_scores(resolved, parts, start, combination, steps),
-                }
-            )
-            advance(1, "")
-    chosen, score = _best(tried.records, parts.source.shape.kind == "regression")
-    write_json(
-        folder.path / "select.json",
-        {
-            "split": "val",
-            "targets": recipe.select.targets,
-            "chosen": chosen,
-            "score": score,
-            "tried": tried.records,
-        },
-    )
-    console.line(
-        f"select: {', '.join(f'{k}={v}' for k, v in chosen.items())} "
-        f"(validation {score:.4f}, {recipe.select.targets} targets)"
-    )
-    return resolved.with_values(chosen).recipe
+    trials = Trials(parts.recipe)
+    ranking = Ranking(trials.steps, parts.source.shape.kind == "regression")
+    lines = folder.lines("select.jsonl")
+    bench = _Bench(resolved, parts, start, trials, console)
+    candidates = [Candidate(options) for options in trials.combinations]
+    done = sum(len(record["scores"]) for record in lines.records)
+    earlier = iter(list(lines.records))
+    remaining = candidates
+    with console.stage("select", trials.conditionings, done) as advance:
+        for number, rung in enumerate(trials.rungs, start=1):
+            if number > 1:
+                going_on = ranking.best(remaining)[: rung.combinations]
+                remaining = [one for one in remaining if one in going_on]
+            for candidate in remaining:
+                candidate.rung = number
+                record = next(earlier, None)
+                if record is None:
+                    record = bench.trial(candidate, rung.targets)
+                    lines.append(record)
+                    advance(len(record["scores"]), "")
+                elif (record["rung"], record["options"]) != (number, candidate.options):
+                    raise DamagedFile(f"{lines.path}: not of this recipe; start a new run")
+                candidate.take(record)
+    if bench.cached:
+        console.line(f"select: {bench.cached} conditionings from the cache")
+    found = table(candidates, ranking, trials)
+    write_json(folder.path / "select.json", found)
+    chosen = ", ".join(f"{key}={value}" for key, value in found["chosen"].items())
+    console.line(f"select: {chosen} (validation {found['score']:.4f}, {found['targets']} targets)")
+    return resolved.with_values(found["chosen"]).recipe
 
 
-def _mean_scores(
-    resolved: ResolvedRecipe,
-    parts: Parts,
-    start: WarmStart,
-    combination: dict[str, Any],
-    steps: list[int],
-) -> list[float]:
-    """The mean validation score after each number of steps."""
-    assert parts.recipe.select is not None
-    values = {
-        **combination,
-        _STEPS: steps[-1],
-        "condition.record_at": steps,
-        "evaluate.controls": [],
-        "evaluate.without_target_term": False,
-    }
-    recipe = resolved.with_values(values).recipe
-    trial = parts.with_recipe(recipe)
-    facts = trial.bank_facts(start)
-    # Phase 1 validated on the first tasks of the split; selection takes the next ones.
-    first = recipe.meta_train.validation_targets
-    targets = range(first, first + parts.recipe.select.targets)
-    evaluator = Evaluator(
-        recipe,
-        parts.source,
-        parts.inner,
-        start,
-        facts,
-        trial.score("val", targets),
-        "val",
-        parts.workers,
-    )
-    records = [evaluated.record for evaluated in evaluator.run(targets)]
-    at = records[0]["steps"]
-    return [float(np.mean(curve_at(records, "conditional", at.index(step)))) for step in steps]
+class _Bench:
+    """Conditions combinations on validation targets.
 
+    Neighbours share what they fit alike; what each recalls is kept from rung to rung.
+    """
 
-def _best(tried: list[dict[str, Any]], lower_is_better: bool) -> tuple[dict[str, Any], float]:
-    sign = -1.0 if lower_is_better else 1.0
-    rows = [
-        ({**entry["options"], _STEPS: step}, mean)
-        for entry in tried
-        for step, mean in zip(entry["steps"], entry["mean"], strict=True)
-    ]
-    return max(rows, key=lambda row: sign * row[1])
+    def __init__(
+        self,
+        resolved: ResolvedRecipe,
+        parts: Parts,
+        start: WarmStart,
+        trials: Trials,
+        console: Console,
+    ):
+        self.resolved, self.parts, self.start, self.trials = resolved, parts, start, trials
+        self.console = console
+        #: Conditionings that other runs had done.
+        self.cached = 0
+        self._recalled: dict[str, TargetScores | None] = {}
+        self._keeps = True
+        assert parts.recipe.select is not None
+        # Phase 1 validated on the first tasks of the split; selection takes the next ones.
+        self._first = parts.recipe.meta_train.validation_targets
+        self._targets = range(self._first, self._first + parts.recipe.select.targets)
+
+    def trial(self, candidate: Candidate, targets: int) -> dict[str, Any]:
+        """A line of ``select.jsonl``: the candidate's scores on further targets, up to
+        ``targets``, or why it has none."""
+        record = {"rung": candidate.rung, "options": candidate.options, "scores": []}
+        try:
+            scores = self._scores(candidate, targets)
+        except NumericError as error:
+            return {**record, "failed": one_line(error)}
+        return {**record, "scores": scores[len(candidate.scores) :]}
+
+    def _scores(self, candidate: Candidate, targets: int) -> Scores:
+        """The candidate's scores on the first ``targets``, from the cache as far as it goes."""
+        self.parts = self.parts.with_recipe(self._recipe(candidate.options))
+        key = f"{self.parts.conditioning_key()}-{len(self._targets)}"
+        path = self.parts.context.cache_dir / "select" / f"{key}.json"
+        known = read_json(path, TrialScores)["scores"] if os.path.isfile(path) else []
+        have = len(candidate.scores)
+        self.cached += max(0, min(len(known), targets) - have)
+        if len(known) >= targets:
+            return known[:targets]
+        scores = max(known, candidate.scores, key=len)
+        scores = [*scores, *self._condition(range(len(scores), targets))]
+        if self._keeps:
+            keep(path, json.dumps({"scores": scores}).encode(), self._cache_of_no_use)
+        return scores
+
+    def _cache_of_no_use(self, why: str) -> None:
+        self._keeps = False
+        self.console.line(why)
+
+    def _recipe(self, options: dict[str, Any]) -> Recipe:
+        steps = self.trials.steps
+        values = {
+            **options,
+            STEPS: steps[-1],
+            "condition.record_at": steps,
+            "evaluate.controls": [],
+            "evaluate.without_target_term": False,
+        }
+        return self.resolved.with_values(values).recipe
+
+    def _condition(self, positions: range) -> Scores:
+        """A row for each of the targets at ``positions``, a column for each J."""
+        parts = self.parts
+        evaluator = Evaluator(
+            parts.recipe,
+            parts.source,
+            parts.inner,
+            self.start,
+            parts.bank_facts(self.start),
+            self._recall(),
+            "val",
+            parts.workers,
+        )
+        columns = [evaluator.record_at.index(step) for step in self.trials.steps]
+        found = evaluator.run(self._targets[: positions.stop], positions.start)
+        curves = (evaluated.record["curves"]["conditional"] for evaluated in found)
+        return [[curve[column] for column in columns] for curve in curves]
+
+    def _recall(self) -> TargetScores | None:
+        """What every validation target recalls; a kernel is fitted once, whatever its rungs."""
+        recipe = self.parts.recipe
+        settings = recipe.condition.top_m, recipe.condition.negative
+        fitted = [choice.model_dump(mode="json") for choice in (recipe.kernel, recipe.weighting)]
+        key = json.dumps([*fitted, *settings])
+        if key not in self._recalled:
+            self._recalled[key] = self.parts.score("val", self._targets)
+        return self._recalled[key]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -22,6 +22,7 @@ from metaforge.contracts import InnerAlgorithm, Params, TaskKernel, TaskWeightin
 from metaforge.creation import create, refuse_tasks
 from metaforge.metatrain import LearnedWeighting, WarmStart
 from metaforge.recipe.schema import Recipe
+from metaforge.recipe.trials import Trials
 from metaforge.tasks import TaskSource
 
 #: Learned weights up to this many are written out in the results.
@@ -61,11 +62,23 @@ class Parts:
         return cls(recipe, context, source, inner, theta, kernel, weighting)
 
     def with_recipe(self, recipe: Recipe) -> Parts:
-        """The same data and inner algorithm under other kernel, weighting or conditioning."""
-        kernel = create("task_kernel", recipe.kernel, self.context)
-        weighting = create("task_weighting", recipe.weighting, self.context)
+        """The same data and inner algorithm under other kernel, weighting or conditioning.
+
+        What was fitted under the same options is not fitted again.
+        """
+        kernel, weighting, kept = self.kernel, self.weighting, ["workers", "bank_groups"]
+        if same := recipe.kernel == self.recipe.kernel:
+            kept.append("gram")
+        else:
+            kernel = create("task_kernel", recipe.kernel, self.context)
+        if recipe.weighting != self.recipe.weighting:
+            weighting = create("task_weighting", recipe.weighting, self.context)
+        elif same or not weighting.needs_gram:
+            kept.append("weighting_state")
         refuse_tasks(recipe, self.source.shape.kind, kernel=kernel, weighting=weighting)
-        return replace(self, recipe=recipe, kernel=kernel, weighting=weighting)
+        made = replace(self, recipe=recipe, kernel=kernel, weighting=weighting)
+        vars(made).update({name: vars(self)[name] for name in kept if name in vars(self)})
+        return made
 
     @cached_property
     def workers(self) -> int:
@@ -117,9 +130,7 @@ class Parts:
     def metatrain_key(self) -> str:
         """Names phase 1's result: a digest of all that goes into it."""
         recipe = self.recipe
-        learned = bool(self.weighting.learned)
-        identities = environment.components(recipe)
-        used = ("data", "inner", "kernel", "weighting") if learned else ("data", "inner")
+        used = ("data", "inner", *(("kernel", "weighting") if self.weighting.learned else ()))
         inputs = {
             "engine": environment.engine_digest(),
             "torch": torch.__version__,
@@ -127,24 +138,32 @@ class Parts:
             "threads": torch.get_num_threads(),
             "device": self.context.device,
             "fingerprint": self.source.fingerprint,
-            "components": {k: v for k, v in identities.items() if k.partition(".")[0] in used},
-            "options": recipe.model_dump(
-                mode="json",
-                by_alias=True,
-                include={
-                    "seed",
-                    "precision",
-                    "on_nan",
-                    "allow_unused",
-                    "bank",
-                    "meta_train",
-                    *used,
-                },
-            ),
             "implementation": self.inner.describe(),
+            **_said(
+                recipe, used, "seed", "precision", "on_nan", "allow_unused", "bank", "meta_train"
+            ),
         }
-        text = json.dumps(inputs, sort_keys=True, default=str)
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        return _digest(inputs)
+
+    def conditioning_key(self) -> str:
+        """Names the validation targets' scores: a digest of phase 1's key and of all that phases
+        2 and 3 go by."""
+        said = _said(self.recipe, ("kernel", "weighting"), "condition")
+        return _digest({"metatrain": self.metatrain_key(), **said})
+
+
+def _said(recipe: Recipe, components: Collection[str], *sections: str) -> dict[str, Any]:
+    """What a key must hold of a recipe's sections, and of the code of its components."""
+    identities = environment.components(recipe)
+    return {
+        "components": {k: v for k, v in identities.items() if k.partition(".")[0] in components},
+        "options": recipe.model_dump(mode="json", by_alias=True, include={*components, *sections}),
+    }
+
+
+def _digest(inputs: Mapping[str, Any]) -> str:
+    text = json.dumps(inputs, sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def context_for(recipe: Recipe, base: Context) -> Context:
@@ -176,6 +195,7 @@ def header(recipe: Recipe, parts: Parts) -> dict[str, str]:
         "bank": f"N = {recipe.bank.size} tasks, meta-training on {recipe.meta_train.tasks}",
         "kernel": _words({"use": recipe.kernel.use, **parts.kernel.describe()}),
         "weighting": _words({"use": recipe.weighting.use, **recipe.weighting.options}),
+        **({"select": Trials(recipe).told()} if recipe.select else {}),
         "condition": _words(_changed(recipe.condition)) or "defaults",
         "evaluate": f"{recipe.evaluate.runs} x {recipe.evaluate.targets} targets of "
         f"{recipe.evaluate.split}, controls: {', '.join(recipe.evaluate.controls) or 'none'}",

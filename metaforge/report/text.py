@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from metaforge import plugins
-from metaforge.report import published
+from metaforge.report import published, selection
 from metaforge.report.format import aligned, interval, number, p_value
 from metaforge.rundir import RunDir
 
@@ -116,7 +116,11 @@ def render_lines(results: dict[str, Any], run_dir: Path) -> list[str]:
     """The report of a run, line by line, plugins' sections included."""
     title, header, rows = result_table(results)
     lines = [title, *aligned([header, *rows])]
-    blocks = [published.lines(results.get("published", ())), curve_lines(results)]
+    blocks = [
+        published.lines(results.get("published", ())),
+        curve_lines(results),
+        selection.lines(results.get("selection"), *_unit(results)),
+    ]
     for block in filter(None, blocks):
         lines += ["", *block]
     lines += [""] if any(blocks) else []

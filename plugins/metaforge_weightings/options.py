@@ -6,7 +6,6 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from metaforge.options import Options, Validated
 
-
 #: What ``lambda: validate`` tries: the paper's practice, its theorem, and ridges around.
 LAMBDAS = (1e-8, 1e-4, "n^-1/2", 1.0, 100.0)
 

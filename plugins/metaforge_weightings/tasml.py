@@ -80,6 +80,7 @@ class Tasml(TaskWeighting):
     ) -> State:
         assert gram is not None
         options: TasmlOptions = self.options
+        assert options.lambda_ != "validate"  # a run has chosen a value by now
         ridge = gram.n_tasks**-0.5 if options.lambda_ == "n^-1/2" else options.lambda_
         features = gram.features()
         if features is not None:

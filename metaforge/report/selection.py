@@ -1,0 +1,45 @@
+"""The table of what selection tried, on validation targets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from metaforge.recipe.render import shown
+from metaforge.report.format import aligned, number
+
+#: Rows that a report shows; all are in select.json.
+_ROWS = 12
+
+
+def lines(selection: Mapping[str, Any] | None, unit: str, scale: float) -> list[str]:
+    """Best first, the chosen one marked ``*``; J is the best number of steps of each, and what
+    it has over the chosen one is counted on its own targets."""
+    if selection is None:
+        return []
+    tried = selection["tried"]
+    keys = list(tried[0]["options"])
+    rows = [
+        [
+            f"{row['rank']}{' *' if row['rank'] == 1 else ''}",
+            *(_value(row["options"][key]) for key in keys),
+            "" if row["steps"] is None else str(row["steps"]),
+            "failed" if row["failed"] else number(row["mean"], scale),
+            "" if row["failed"] else number(row["minus_chosen"], scale, sign=True),
+            str(row["targets"]),
+            "" if row["dropped_in_rung"] is None else str(row["dropped_in_rung"]),
+        ]
+        for row in tried[:_ROWS]
+    ]
+    found = [
+        f"selection: {unit}, validation targets; {len(tried)} of {selection['in_grid']} "
+        f"combinations, {selection['conditionings']} conditionings; * chosen",
+        *aligned([["rank", *keys, "J", "mean", "- chosen", "targets", "dropped in rung"], *rows]),
+    ]
+    if len(tried) > _ROWS:
+        found.append(f"and {len(tried) - _ROWS} more, in select.json")
+    return found
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else shown(value)
