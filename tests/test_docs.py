@@ -15,6 +15,8 @@ from metaforge.cli import main
 from metaforge.cli.app import VERBS
 from metaforge.discovery import Settings
 from metaforge.recipe import load
+from metaforge.recipe.document import read
+from metaforge.recipe.trials import Trials
 
 ROOT = Path(__file__).parents[1]
 
@@ -72,6 +74,17 @@ def test_the_recipes_of_own_data_are_whole(tmp_path, monkeypatch):
     (tmp_path / "mine.yaml").write_text(blocks("README.md", "yaml")[0])
     assert main(["validate", "mine.yaml"]) == 0
     assert main(["validate", "sp_maml", "data.use=arrays", "data.path=embeddings.npz"]) == 0
+
+
+def test_the_selection_of_the_readme_keeps_its_budget():
+    chosen = read(blocks("README.md", "yaml")[1], "README.md").data
+    whole = {"data": "glyphs", "inner": "ls", **chosen}
+    trials = Trials(load(whole).recipe)
+    assert trials.conditionings <= whole["select"]["budget"]
+    assert trials.rungs[0].targets == 8
+    assert [
+        len(trials.recipe.select.grid[key]) for key in ("kernel.scale", "weighting.lambda")
+    ] == [4, 5]
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice, product
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -16,7 +15,7 @@ from metaforge.recipe.component_checks import component_problems
 from metaforge.recipe.overrides import split_key
 from metaforge.recipe.render import key_names, sections, shown
 from metaforge.recipe.schema import Recipe
-from metaforge.recipe.trials import SELECTABLE, Trials
+from metaforge.recipe.trials import SELECTABLE, STEPS, Trials
 
 if TYPE_CHECKING:
     from metaforge.recipe.loader import ResolvedRecipe
@@ -54,19 +53,24 @@ def problems(resolved: ResolvedRecipe) -> Found:
         for message in _of_key(resolved, key, values, known):
             sound = False
             yield ("select", "grid", key), message
-    if sound and len(grid) > 1:
-        for values in islice(product(*grid.values()), MAX_COMBINATIONS):
-            chosen = dict(zip(grid, values, strict=True))
-            for message in _faults(resolved, chosen, known, thorough=False):
-                yield ("select", "grid"), f"{shown(chosen)}: {message}"
-                return
     if sound:
-        yield from _cost(resolved.recipe)
+        trials = Trials(resolved.recipe)
+        dear = list(_cost(trials))
+        yield from dear or _combined(resolved, trials, known)
 
 
-def _cost(recipe: Recipe) -> Found:
+def _combined(resolved: ResolvedRecipe, trials: Trials, known: set[str]) -> Found:
+    """What is wrong with the first combination that is, of those that will be tried."""
+    steps = {STEPS: trials.steps[-1]} if len(trials.steps) > 1 else {}
+    for combination in trials.combinations[:MAX_COMBINATIONS]:
+        for message in _faults(resolved, {**combination, **steps}, known, thorough=False):
+            yield ("select", "grid"), f"{shown(combination)}: {message}"
+            return
+
+
+def _cost(trials: Trials) -> Found:
     """A grid that no computer holds; a budget for less than a choice."""
-    trials, select = Trials(recipe), recipe.select
+    select = trials.recipe.select
     assert select is not None
     needed = min(2, trials.in_grid)
     if trials.in_grid > _MOST_COMBINATIONS:
