@@ -77,8 +77,7 @@ def select(
     with console.stage("select", trials.conditionings, done) as advance:
         for number, rung in enumerate(trials.rungs, start=1):
             if number > 1:
-                going_on = ranking.best(remaining)[: rung.combinations]
-                remaining = [one for one in remaining if one in going_on]
+                remaining = ranking.going_on(remaining, rung.combinations)
             for candidate in remaining:
                 candidate.rung = number
                 record = next(earlier, None)

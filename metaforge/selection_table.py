@@ -16,7 +16,7 @@ from metaforge.recipe.trials import STEPS, Trials
 _FEWEST_VALUES = 3
 
 
-@dataclass
+@dataclass(eq=False)
 class Candidate:
     """A combination and its scores so far: a row a target, a column a J."""
 
@@ -47,6 +47,11 @@ class Ranking:
         """Those with scores, the best first."""
         sound = [candidate for candidate in candidates if not candidate.failed]
         return sorted(sound, key=lambda one: self._cost(self.figure(one)[1]))
+
+    def going_on(self, candidates: Sequence[Candidate], count: int) -> list[Candidate]:
+        """The best ``count``, in the order that they come in."""
+        best = self.best(candidates)[:count]
+        return [candidate for candidate in candidates if candidate in best]
 
     def figure(self, candidate: Candidate) -> tuple[int, float]:
         """The J with the best mean, the first if several tie, and that mean."""

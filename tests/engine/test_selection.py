@@ -109,6 +109,14 @@ def test_halving_finds_the_best_with_a_third_of_the_work(monkeypatch):
     assert [len(row["options"]) for row in found["selection"]["tried"]] == [2] * 36
 
 
+def test_values_given_twice_take_no_more_than_their_places(monkeypatch):
+    toy(monkeypatch, lambda scale, top_m, position, step: 1.0)
+    grid = {"kernel.scale": [4, 4, 4], "condition.top_m": [3, 3, 3, 5]}
+    found = run(grid=grid, targets=30, eta=3)
+    assert found["selection"]["conditionings"] == 12 * 8 + 4 * 22
+    assert found["selected"]["condition.top_m"] == 3
+
+
 def test_the_unpaired_would_not_find_it(monkeypatch):
     """The specimen: each combination on targets of its own."""
 
