@@ -201,11 +201,14 @@ class TargetScores:
     def statistics(
         self, position: int, group: int, bank_groups: np.ndarray
     ) -> dict[str, float | None]:
-        """One target's record: the raw alphas, the kept weights' effective sample size and
-        the share of kept tasks that are of the target's own group (None without groups)."""
+        """One target's record: the raw alphas, the kept weights' effective sample size, and
+        the share of tasks that are of the target's own group among the kept ones and in the
+        whole bank, which is what chance would recall (both None without groups)."""
         ids, weights = self.kept(position)
+        own = bank_groups == group
         return {
             **dict(zip(RAW_STATISTICS, map(float, self.raw[position]), strict=True)),
             "effective_sample_size": effective_sample_size(weights),
-            "own_group": float((bank_groups[ids] == group).mean()) if group >= 0 else None,
+            "own_group": float(own[ids].mean()) if group >= 0 else None,
+            "own_group_bank": float(own.mean()) if group >= 0 else None,
         }

@@ -69,3 +69,74 @@ def test_paired_uses_the_pairing():
     gain = base + 0.1 + 0.01 * np.random.default_rng(4).normal(size=40)
     assert statistics.paired(gain, base)["p"] < 0.001
     assert stats.ttest_ind(gain, base).pvalue > 0.5  # what an unpaired test would say
+
+
+# -- ratios, families of intervals, power ----------------------------------------------
+
+
+def test_a_picked_interval_is_widened_for_those_it_was_picked_from():
+    x = np.random.default_rng(1).normal(size=25)
+    low, high = stats.t.interval(1 - 0.05 / 4, 24, x.mean(), stats.sem(x))
+    assert statistics.summary(x, comparisons=4)["ci95"] == pytest.approx([low, high])
+
+
+def test_a_ratio_has_fiellers_interval():
+    """Its ends r are where the t interval of ``a - r b`` touches zero."""
+    rng = np.random.default_rng(5)
+    b = rng.normal(1.0, 1.0, 40)
+    a = 0.5 * b + rng.normal(0.0, 0.5, 40)
+    found = statistics.ratio(a, b)
+    assert found["mean"] == pytest.approx(a.mean() / b.mean())
+    low, high = found["ci95"]
+    assert low < found["mean"] < high
+    for end, side in ((low, 0), (high, 1)):
+        assert statistics.summary(a - end * b)["ci95"][side] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_there_is_no_ratio_to_what_is_not_clear_of_zero():
+    b = np.random.default_rng(6).normal(0.1, 1.0, 40)
+    assert statistics.summary(b)["ci95"][0] < 0
+    assert statistics.ratio(b + 1.0, b) is None
+    assert statistics.ratio(b[:1], b[:1] + 1.0) is None
+    assert statistics.ratio(b, b + 1.0)["ci95"] is not None
+
+
+def test_a_ratio_of_the_same_is_one():
+    b = np.random.default_rng(7).normal(1.0, 0.5, 20)
+    assert statistics.ratio(b, b)["ci95"] == pytest.approx([1.0, 1.0])
+
+
+def _covered(interval, truth: float = 0.5, runs: int = 1000) -> float:
+    """How often an interval of a ratio holds the true one, as a denominator nears zero."""
+    rng = np.random.default_rng(8)
+    held = []
+    for _ in range(runs):
+        b = rng.normal(1.0, 2.0, 40)  # its mean is about 3 standard errors from zero
+        found = interval(truth * b + rng.normal(size=40), b)
+        if found is not None:
+            held.append(found[0] <= truth <= found[1])
+    assert len(held) > 0.8 * runs
+    return float(np.mean(held))
+
+
+def test_a_ratios_interval_covers_as_often_as_it_says():
+    def fieller(a, b):
+        found = statistics.ratio(a, b)
+        return found and found["ci95"]
+
+    def held_denominator(a, b):
+        """The specimen: as if the denominator were known."""
+        return [end / b.mean() for end in statistics.summary(a)["ci95"]]
+
+    assert 0.935 <= _covered(fieller) <= 0.965
+    assert not 0.935 <= _covered(held_denominator) <= 0.965
+
+
+@pytest.mark.parametrize(("effect", "n"), [(0.2, 199), (0.5, 34), (0.8, 15)])
+def test_targets_needed_are_those_of_the_exact_power(effect, n):
+    assert statistics.targets_needed(effect, 1.0) == n
+    power = []
+    for size in (n - 2, n):
+        edge = stats.t.ppf(0.975, size - 1)
+        power.append(stats.nct.sf(edge, size - 1, effect * size**0.5))
+    assert power[0] < 0.8 <= power[1] + 0.005
