@@ -39,6 +39,7 @@ from metaforge.recipe.remarks import remarks
 from metaforge.records import load_tensors, read_json, write_json
 from metaforge.report import render_lines
 from metaforge.rundir import RunDir
+from metaforge.verdict import verdict
 from metaforge.warm_start import warm_start
 from metaforge.workers import WorkerLost
 
@@ -244,6 +245,7 @@ class _Run:
                 },
             },
         }
+        found["verdict"] = verdict(parts.recipe, records, regression, found["fits"])
         found["warnings"] += stages.kernel_warning(found["fits"])
         found["warnings"] += selected["warnings"] if selected else []
         write_json(self.folder.path / "results.json", found)

@@ -236,6 +236,66 @@ class Task(Shape):
     queries: int
 
 
+class Share(Shape):
+    """A ratio of means, as ``statistics.ratio`` tells it."""
+
+    mean: float
+    ci95: tuple[float, float]
+
+
+class OracleFindings(Shape):
+    """The oracle's gains, and SP's share of them."""
+
+    over_sp: Figure
+    over_control: Figure | None
+    share: Share | None
+
+
+class RecalledFindings(Shape):
+    """Whose group recalled tasks are of."""
+
+    own_group: Figure
+    chance: Figure
+    absent: int
+    grouped: int
+
+
+class WeightFindings(Shape):
+    """The weights' statistics that a verdict shows."""
+
+    kept: int
+    effective_sample_size: Figure
+    negative: Figure
+
+
+class StepFindings(Shape):
+    """SP's score against the number of steps."""
+
+    last: int
+    best: int
+    before: int
+    last_rise: Figure
+    best_over_last: Figure | None
+
+
+class Verdict(Shape):
+    """What limits the gain, as ``metaforge.verdict`` tells it; gains are improvements."""
+
+    over_start: Figure
+    control: str | None
+    over_control: Figure | None
+    over_target_only: Figure | None
+    over_without_target: Figure | None
+    oracle: OracleFindings | None
+    recalled: RecalledFindings | None
+    weights: WeightFindings | None
+    similarity: float | None
+    steps: StepFindings
+    limit: str
+    because: str
+    advice: str
+
+
 class Results(Shape):
     """``results.json``."""
 
@@ -253,6 +313,7 @@ class Results(Shape):
     curve: Curve
     runs: Runs | None = None
     published: list[PublishedEntry] = []
+    verdict: Verdict | None = None
     seconds: Clock
     skipped_steps: int
     selection: Selected | None = None

@@ -84,7 +84,7 @@ def ratio(numerator: np.ndarray, denominator: np.ndarray) -> dict[str, Any] | No
         return None
     a, b = float(numerator.mean()), float(denominator.mean())
     t = float(stats.t.ppf(0.5 + LEVEL / 2, n - 1))
-    (v_a, c), (_, v_b) = (t**2 * np.cov(numerator, denominator) / n).tolist()
+    (v_a, c), (_, v_b) = (t**2 * np.cov(numerator, denominator) / n).tolist()  # times t^2
     square = b * b - v_b
     if square <= 0:
         return None

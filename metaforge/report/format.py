@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 UNDEFINED = "undefined"
 
@@ -40,3 +40,9 @@ def aligned(table: Sequence[Sequence[str]]) -> list[str]:
         ]
         lines.append("  ".join(cells).rstrip())
     return lines
+
+
+def aligned_pairs(said: Mapping[str, str]) -> list[str]:
+    """Names and what is said of each, as lines with the texts below each other."""
+    width = max(map(len, said))
+    return [f"{name:<{width}}  {text}" for name, text in said.items()]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from metaforge import plugins
-from metaforge.report import published, selection
+from metaforge.report import published, selection, verdict
 from metaforge.report.format import aligned, interval, number, p_value
 from metaforge.rundir import RunDir
 
@@ -117,6 +117,7 @@ def render_lines(results: dict[str, Any], run_dir: Path) -> list[str]:
     title, header, rows = result_table(results)
     lines = [title, *aligned([header, *rows])]
     blocks = [
+        verdict.lines(results.get("verdict"), _unit(results)[1]),
         published.lines(results.get("published", ())),
         curve_lines(results),
         selection.lines(results.get("selection"), *_unit(results)),
