@@ -64,10 +64,12 @@ def told(what: str, gain: Figure, found: Findings) -> str:
 
 
 def size(gain: float, found: Findings) -> str:
-    """A gain in words: ``1.00 points``, ``an error lower by 0.106``."""
-    if found.regression:
-        return f"an error lower by {number(gain, 1.0)}"
-    return f"{number(gain, 100.0)} points"
+    """A gain's size in words: ``1.00 points``, ``0.106 of squared error``."""
+    return (
+        f"{number(gain, 1.0)} of squared error"
+        if found.regression
+        else f"{number(gain, 100.0)} points"
+    )
 
 
 def with_controls(found: Findings, *names: str) -> str:

@@ -2,7 +2,8 @@
 
 A rule speaks of intervals alone, in the words of ``evidence``. The first rule that holds
 decides, in the order of ``_RULES``: what spoils every arm alike comes before what only the
-choice of tasks decides, and what is not judged comes last.
+choice of tasks decides, and what is not judged comes last. Steps are said to limit only where
+the change that is shown is worth having.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def _target_term_suffices(found: Findings) -> Limit | None:
     if loss_shown(gain):
         advice = "The target term alone does better than with recalled tasks"
     else:
-        because += f", so that {size(found.worth, found)} is excluded"
+        because += f", so that a gain of {size(found.worth, found)} is excluded"
         advice = "The target term alone gains as much"
     return Limit(
         "target term",
@@ -230,13 +231,17 @@ def _control_missing(found: Findings) -> Limit | None:
         because = "no control recalls tasks at random"
         names = ("random_m", "oracle") if groups else ("random_m",)
     elif shown(found.over_control):
-        because, names = told(f"SP over {found.control}", found.over_control, found), ("oracle",)
+        because = (
+            f"{told(f'SP over {found.control}', found.over_control, found)}, but no oracle tells "
+            "what more there is"
+        )
+        names = ("oracle",)
     else:
         return None
     if names == ("oracle",) and not groups:
         return Limit(
             "not judged",
-            f"{because}; there is no oracle, as no bank task is of a target's group",
+            f"{because}, as no bank task is known to be of a target's group",
             "What is recalled gains; compare signatures (--over kernel.embedding=...) to see "
             "whether other tasks gain more.",
         )
@@ -263,7 +268,7 @@ def _nothing_shows(found: Findings) -> Limit:
         sought = max(gain["mean"], found.worth)
         needed = max(targets_needed(sought, gain["sd"]), gain["n"] + 1)
         advice = (
-            f"It takes about {needed:,} targets (evaluate.targets) to show "
+            f"It takes about {needed:,} targets (evaluate.targets) to show a gain of "
             f"{size(sought, found)} with 80 % power"
         )
     return Limit("nothing shows", because, f"{advice}.")
