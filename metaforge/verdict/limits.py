@@ -27,6 +27,9 @@ from metaforge.verdict.findings import Findings
 
 #: Share of targets without a bank task of their group from which on the bank is said to lack them.
 MOST_ABSENT = 0.5
+#: A measured gain below this share of what is worth having is too small to look for; then the
+#: targets are told that would show what is worth having.
+LEAST_SOUGHT = 0.1
 
 
 class Limit(NamedTuple):
@@ -265,7 +268,7 @@ def _nothing_shows(found: Findings) -> Limit:
     elif not gain["sd"]:
         advice = "No interval is defined: take more targets, and a control that is not SP itself"
     else:
-        sought = max(gain["mean"], found.worth)
+        sought = gain["mean"] if gain["mean"] > LEAST_SOUGHT * found.worth else found.worth
         needed = max(targets_needed(sought, gain["sd"]), gain["n"] + 1)
         advice = (
             f"It takes about {needed:,} targets (evaluate.targets) to show a gain of "

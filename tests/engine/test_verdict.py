@@ -111,14 +111,24 @@ def test_none(gains):
     assert ("does better" in found["advice"]) == (gains is AHEAD)
 
 
-def test_nothing_shows_and_how_many_targets_would_show_it():
-    gains = {"conditional": 0.045, "random_m": 0.03}
+@pytest.mark.parametrize(
+    ("gain", "told"),
+    [
+        (0.02, "2.00 points"),
+        (0.005, "0.50 points"),
+        (0.0001, "1.00 points"),
+        (-0.01, "1.00 points"),
+    ],
+    ids=["large", "small", "next to nothing", "a loss"],
+)
+def test_nothing_shows_and_how_many_targets_would_show_it(gain, told):
+    gains = {"conditional": 0.03 + gain, "random_m": 0.03}
     found = judged(gains, noise=0.1)
-    check(found, "nothing shows", "n = 100", "targets (evaluate.targets) to show")
-    figure = found["over_control"]
-    needed = statistics.targets_needed(max(figure["mean"], 0.01), figure["sd"])
+    check(found, "nothing shows", "n = 100", f"to show a gain of {told} with 80 % power")
+    needed = statistics.targets_needed(float(told.split()[0]) / 100, found["over_control"]["sd"])
     assert f"about {needed:,} targets" in found["advice"]
-    assert judged(gains, noise=0.1, n=10 * needed)["limit"] != "nothing shows"
+    if gain == 0.02:
+        assert judged(gains, noise=0.1, n=2 * needed)["limit"] != "nothing shows"
 
 
 # -- what is missing ---------------------------------------------------------------------
