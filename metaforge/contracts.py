@@ -106,6 +106,11 @@ class InnerAlgorithm(Part, ABC):
     def export(self, params: Params, support: TaskBatch) -> nn.Module:
         """One task's adapted predictor as a plain module ``[n, *x] -> [n, outputs]`` (B = 1)."""
 
+    def features(self, params: Params, x: Tensor) -> Tensor | None:
+        """[n, w]: what theta makes of inputs [n, *x], each alone, before any task's own part;
+        for kernels that look at it (``phi: theta_hat``). None for an algorithm without."""
+        return None
+
     def penalty(self, params: Params) -> Tensor | None:
         """Regularisers of theta: added once a step, never multiplied by a task's weight."""
         return None
@@ -175,6 +180,8 @@ class TaskKernel(Part, ABC):
     name: str = "kernel"
     #: ``support`` or ``all``: which inputs the signature reads. ``all`` is transductive.
     reads: Literal["support", "all"] = "support"
+    #: Whose features of a sample it looks at: the data's, or the inner algorithm's at theta_hat.
+    phi: Literal["data", "theta_hat"] = "data"
 
     def fit(self, sample: TaskBatch, generator: torch.Generator) -> None:
         """Fix what depends on data, from at most 1000 bank tasks, whole: they are training

@@ -11,6 +11,7 @@ from torch import Tensor
 from metaforge import memory
 from metaforge.contracts import GramOperator, TaskKernel
 from metaforge.errors import DataError
+from metaforge.phi import DataPhi
 from metaforge.tasks import TaskBatch, TaskSource, iterate_bank
 
 #: Bank tasks that a kernel is fitted on, at most.
@@ -24,8 +25,8 @@ _TILE = 1024
 class KernelGram(GramOperator):
     """K of the bank from its signatures [N, p], tile by tile."""
 
-    def __init__(self, kernel: TaskKernel, signatures: Tensor):
-        self.kernel = kernel
+    def __init__(self, kernel: TaskKernel, signatures: Tensor, phi: DataPhi | None = None):
+        self.kernel, self.phi = kernel, phi or DataPhi()
         self.n_tasks, self.kernel_name = len(signatures), kernel.name
         self._signatures = signatures
 
@@ -93,21 +94,28 @@ def shown(tasks: TaskBatch, kernel: TaskKernel) -> TaskBatch:
 
 
 def bank_gram(
-    source: TaskSource, kernel: TaskKernel, n_tasks: int, generator: torch.Generator
+    source: TaskSource,
+    kernel: TaskKernel,
+    n_tasks: int,
+    generator: torch.Generator,
+    phi: DataPhi | None = None,
 ) -> KernelGram:
     """Fit the kernel on the bank's first tasks and take every bank task's signature.
 
     Raises ``DataError`` for signatures that are not finite, and what the kernel raises.
     """
-    sample = source.batch("train", range(min(n_tasks, FIT_TASKS)), "features")
-    kernel.fit(sample, generator)
-    signatures = [signature(tasks, kernel) for tasks in iterate_bank(source, n_tasks)]
-    return KernelGram(kernel, torch.cat(signatures))
+    phi = phi or DataPhi()
+    sample = source.batch("train", range(min(n_tasks, FIT_TASKS)), phi.view)
+    kernel.fit(phi(sample), generator)
+    bank = iterate_bank(source, n_tasks, phi.view)
+    signatures = [signature(tasks, kernel, phi) for tasks in bank]
+    return KernelGram(kernel, torch.cat(signatures), phi)
 
 
-def signature(tasks: TaskBatch, kernel: TaskKernel) -> Tensor:
-    """[n, p]: signatures of tasks in the features view; ``DataError`` where not finite."""
-    found = kernel.signature(shown(tasks, kernel))
+def signature(tasks: TaskBatch, kernel: TaskKernel, phi: DataPhi | None = None) -> Tensor:
+    """[n, p]: signatures of tasks in phi's view; ``DataError`` where not finite."""
+    seen = shown(tasks, kernel)
+    found = kernel.signature(phi(seen) if phi else seen)
     broken = ~torch.isfinite(found).all(1)
     if bool(broken.any()):
         ids = tasks.task_ids[broken].tolist()

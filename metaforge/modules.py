@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from metaforge.components import Context
@@ -174,6 +175,25 @@ def with_values(module: nn.Module, state: Params) -> nn.Module:
         if name in state:
             value.copy_(state[name][0])
     return module
+
+
+@torch.no_grad()
+def features(module: nn.Module, params: Params, x: Tensor) -> Tensor | None:
+    """[n, w]: what the module's last affine layer sees of inputs x [n, *x], with the values that
+    ``params`` holds in the place of its own; None for a module without such a layer."""
+    seen: list[Tensor] = []
+    layers = [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
+    hooks = [
+        layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+        for layer in layers
+    ]
+    try:
+        own = {name: params[name] for name, _ in module.named_parameters() if name in params}
+        functional_call(module, own, (x.to(next(iter(params.values())).dtype),))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return seen[-1].flatten(1) if seen else None
 
 
 def refuse_other_tasks(shape: TaskShape | None, tasks: TaskBatch, who: str) -> None:

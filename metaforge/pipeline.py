@@ -140,6 +140,7 @@ class _Run:
         parts = self._prepare()
         self._enter("meta-train")
         start = warm_start(parts, self.folder, self.console, self._observe)
+        parts.theta_hat = start.theta
         if self.recipe.select is not None:
             self._enter("select")
             chosen = selection.select(self.resolved, parts, start, self.folder, self.console)

@@ -52,7 +52,7 @@ class Scorer:
     n_tasks: int
 
     def alphas(self, targets: TaskBatch) -> Tensor:
-        """[N, T] float64: alpha(D) of targets in the features view, a column each.
+        """[N, T] float64: alpha(D) of targets in the view of the bank's phi, a column each.
 
         A column has the same bits whatever other targets are scored with it, where the kernel
         and the weighting see to their own.
@@ -61,9 +61,10 @@ class Scorer:
             nothing = torch.zeros((), dtype=torch.float64, device=targets.support_x.device)
             cross, own = nothing.expand(self.n_tasks, len(targets)), nothing.expand(len(targets))
             return self.weighting.weights(self.state, cross, own)
-        kernel = self.gram.kernel
+        kernel, phi = self.gram.kernel, self.gram.phi
         bank, ids = self.gram.signatures(), targets.task_ids
-        found = torch.cat([signature(unpadded(targets[[t]]), kernel) for t in range(len(ids))])
+        each = [signature(unpadded(targets[[t]]), kernel, phi) for t in range(len(ids))]
+        found = torch.cat(each)
         numbers, places = ids // _TARGETS, ids % _TARGETS
         alpha = bank.new_empty(self.n_tasks, len(ids))
         for number in numbers.unique():
@@ -88,10 +89,10 @@ class Scorer:
         Targets are scored in blocks, so that [N, T] is never held whole; what is kept of each
         is computed from its own alphas alone, so that its bits do not depend on the others.
         """
-        parts = []
+        parts, view = [], self.gram.phi.view if self.gram else "features"
         for _, group in groupby(ids, lambda target_id: target_id // _TARGETS):
             block = list(group)
-            alpha = self.alphas(source.batch(split, block, "features"))
+            alpha = self.alphas(source.batch(split, block, view))
             for target_id, row in zip(block, alpha.T.contiguous().split(1), strict=True):
                 own = keep(row.T, top_m, negative, [target_id])
                 parts.append((*own, raw_statistics(row.T)))

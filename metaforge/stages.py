@@ -21,6 +21,7 @@ from metaforge.components import Context
 from metaforge.contracts import InnerAlgorithm, Params, TaskKernel, TaskWeighting
 from metaforge.creation import create, refuse_tasks
 from metaforge.metatrain import LearnedWeighting, WarmStart
+from metaforge.phi import DataPhi, LearnedPhi, refuse_unready
 from metaforge.recipe.schema import Recipe
 from metaforge.recipe.trials import Trials
 from metaforge.tasks import TaskSource
@@ -43,6 +44,8 @@ class Parts:
     theta: Params
     kernel: TaskKernel
     weighting: TaskWeighting
+    #: Phase 1's result, once there is one: what a kernel of ``phi: theta_hat`` looks through.
+    theta_hat: Params | None = None
 
     @classmethod
     def build(cls, recipe: Recipe, context: Context) -> Parts:
@@ -59,6 +62,7 @@ class Parts:
         check_groups(recipe, source)
         refuse_tasks(recipe, source.shape.kind, inner=inner, kernel=kernel, weighting=weighting)
         theta = inner.init(source.shape, seeding.generator(recipe.seed, "init"))
+        refuse_unready(kernel, weighting, inner, theta, source.shape)
         return cls(recipe, context, source, inner, theta, kernel, weighting)
 
     def with_recipe(self, recipe: Recipe) -> Parts:
@@ -76,6 +80,7 @@ class Parts:
         elif same or not weighting.needs_gram:
             kept.append("weighting_state")
         refuse_tasks(recipe, self.source.shape.kind, kernel=kernel, weighting=weighting)
+        refuse_unready(kernel, weighting, self.inner, self.theta, self.source.shape)
         made = replace(self, recipe=recipe, kernel=kernel, weighting=weighting)
         vars(made).update({name: vars(self)[name] for name in kept if name in vars(self)})
         return made
@@ -92,7 +97,11 @@ class Parts:
     def gram(self) -> scoring.KernelGram:
         """The kernel, fitted on a sample of the bank, with every bank task's signature."""
         stream = seeding.generator(self.recipe.seed, "kernel")
-        return scoring.bank_gram(self.source, self.kernel, self.recipe.bank.size, stream)
+        phi = DataPhi()
+        if self.kernel.phi == "theta_hat":
+            assert self.theta_hat is not None  # refuse_unready
+            phi = LearnedPhi(self.inner, self.theta_hat)
+        return scoring.bank_gram(self.source, self.kernel, self.recipe.bank.size, stream, phi)
 
     @cached_property
     def weighting_state(self) -> Any:

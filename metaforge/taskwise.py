@@ -171,6 +171,10 @@ class Taskwise(InnerAlgorithm):
         pairs = zip(self._rows(support), query_x, strict=True)
         return torch.stack([self.run(params, rows, x, self.steps)[1] for rows, x in pairs])
 
+    def features(self, params: Params, x: Tensor) -> Tensor | None:
+        """[n, w]: what the module's last affine layer sees, at theta itself, not adapted."""
+        return None if self.transductive else modules.features(self.module, params, x)
+
     @torch.no_grad()
     def export(self, params: Params, support: TaskBatch) -> nn.Module:
         if len(support) != 1:

@@ -97,6 +97,7 @@ def check_inner_algorithm(
     check_evaluation_keeps_nothing(algorithm, params, tasks)
     check_ways(algorithm, params, tasks)
     check_export(algorithm, params, tasks)
+    check_features(algorithm, params, tasks)
 
 
 def fresh_parameters(algorithm: InnerAlgorithm, shape: TaskShape) -> Params:
@@ -308,6 +309,24 @@ def check_export(algorithm: InnerAlgorithm, params: Params, tasks: TaskBatch) ->
         }
         for name, made in copies.items():
             _close(made(x[0]), expected, TOLERANCE, f"export: {name} predicts the same")
+
+
+def check_features(algorithm: InnerAlgorithm, params: Params, tasks: TaskBatch) -> None:
+    """Where there are features, they are [n, w], a sample's own whatever others are asked with
+    it, without a graph, and the inputs are left alone."""
+    x = tasks.support_x.flatten(0, 1)
+    before = x.clone()
+    found = algorithm.features(params, x)
+    if found is None:
+        return
+    assert found.ndim == 2, f"features: [n, w]; found {list(found.shape)}"
+    assert len(found) == len(x), f"features: a row a sample; found {len(found)} for {len(x)}"
+    assert not found.requires_grad, "features: no graph is kept"
+    assert torch.equal(x, before), "features: inputs are left as they are"
+    for i in range(len(x)):
+        alone = algorithm.features(params, x[i : i + 1])
+        assert alone is not None
+        _close(alone, found[i : i + 1], TOLERANCE, "features: a sample's are its own")
 
 
 def meta_gradient(algorithm: InnerAlgorithm, params: Params, tasks: TaskBatch) -> Params:

@@ -6,10 +6,16 @@ Each kernel is in a module of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from metaforge import registry
 from metaforge.citations import WANG2020
 from metaforge.components import Component
+from metaforge.errors import Problem
 from metaforge.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from metaforge.recipe.schema import Recipe
 
 GRETTON2012 = """@article{gretton2012kernel,
   title   = {A Kernel Two-Sample Test},
@@ -49,4 +55,18 @@ def metaforge_task_kernels() -> Sequence[Component]:
             summary="<a, b> + c of task signatures: finite rank, needs no kernel matrix",
             cites=(WANG2020,),
         ),
+    ]
+
+
+@hookimpl
+def metaforge_check_recipe(recipe: Recipe) -> Sequence[Problem]:
+    weighting = registry.get("task_weighting", recipe.weighting.use)
+    if recipe.kernel.options.get("phi") != "theta_hat" or not weighting.learned:
+        return []
+    return [
+        Problem(
+            "kernel.phi",
+            f"theta_hat's features are there after phase 1, and weighting {weighting.name!r} is "
+            "learned in it: take phi: data, or another weighting",
+        )
     ]

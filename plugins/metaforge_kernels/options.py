@@ -51,6 +51,12 @@ class SignatureOptions(Options):
         "support",
         description="inputs that are read: the support's, or the query's too (transductive)",
     )
+    phi: Literal["data", "theta_hat"] = Field(
+        "data",
+        description="features of a sample: the data's, or those that the learner has after "
+        "meta-training (of ls and r2d2 psi(x), of leo the code, of a model what its last layer "
+        "sees)",
+    )
     embedding: Literal[
         "auto", "mean", "moments", "classes", "fourier", "joint", "set", "contrast", "learned"
     ] = Field(

@@ -42,7 +42,7 @@ class SignatureKernel(TaskKernel, ABC):
 
     def __init__(self, options: SignatureOptions, context: Context | None = None):
         super().__init__(options, context)
-        self.reads = options.signature
+        self.reads, self.phi = options.signature, options.phi
         self.embedding = signature_map(options, self.name)
 
     def fit(self, sample: TaskBatch, generator: torch.Generator) -> None:

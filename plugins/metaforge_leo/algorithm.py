@@ -181,6 +181,11 @@ class Leo(InnerAlgorithm):
         return query_x @ self.adapt(params, support).mT
 
     @torch.no_grad()
+    def features(self, params: Params, x: Tensor) -> Tensor:
+        """[n, l]: each sample's code, before the relation network."""
+        return x.to(params[networks.ENCODER].dtype) @ params[networks.ENCODER]
+
+    @torch.no_grad()
     def export(self, params: Params, support: TaskBatch) -> nn.Module:
         """The class weights as a linear layer."""
         if len(support) != 1:

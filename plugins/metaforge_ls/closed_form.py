@@ -39,6 +39,7 @@ class ClosedForm(InnerAlgorithm):
     name: ClassVar[str]
     #: Beside ``w0`` and ``w1``, the names of theta's scalars.
     scalars: ClassVar[tuple[str, ...]] = ()
+    _regression = False
 
     @abstractmethod
     def _ridge(self, params: Params) -> float | Tensor:
@@ -53,6 +54,7 @@ class ClosedForm(InnerAlgorithm):
         return None
 
     def init(self, shape: TaskShape, generator: torch.Generator) -> Params:
+        self._regression = shape.kind == "regression"
         width = torch.Size(shape.input_shape).numel()
         dtype = getattr(torch, self.context.dtype)
         drawn = draw(width, self.options.hidden or width, generator, dtype)
@@ -75,6 +77,14 @@ class ClosedForm(InnerAlgorithm):
     def adapt(self, params: Params, support: TaskBatch, *, noise: Tree = None) -> Tree:
         """``{"head": [B, p, o]}``: W(D) of each task."""
         return {"head": self._heads(params, self._fitting(params, support)).mT}
+
+    @torch.no_grad()
+    def features(self, params: Params, x: Tensor) -> Tensor:
+        """[n, p]: psi(x)."""
+        w0, w1 = params["w0"], params["w1"]
+        x = x.flatten(1).to(w0.dtype)
+        normalize = self.options.normalize and not self._regression
+        return psi(normalize_(x.clone()) if normalize else x, w0, w1)
 
     @torch.no_grad()
     def export(self, params: Params, support: TaskBatch) -> nn.Module:

@@ -110,6 +110,10 @@ class Maml(InnerAlgorithm):
     def predict(self, params: Params, support: TaskBatch, query_x: Tensor) -> Tensor:
         return self._ready(support).outputs(params, support, query_x)
 
+    def features(self, params: Params, x: Tensor) -> Tensor | None:
+        """[n, w]: what the model's last affine layer sees, at theta itself, not adapted."""
+        return None if self.transductive else modules.features(self.module, params, x)
+
     @torch.no_grad()
     def export(self, params: Params, support: TaskBatch) -> nn.Module:
         if len(support) != 1:

@@ -103,6 +103,24 @@ class KeepsTheGraph(Ls):
             return super().predict(params, support, query_x)
 
 
+class CentresFeatures(Ls):
+    """A sample's features depend on its company."""
+
+    def features(self, params: Params, x: Tensor) -> Tensor:
+        found = super().features(params, x)
+        return found - found.mean(0)
+
+
+class NormalizesInPlace(Ls):
+    def features(self, params: Params, x: Tensor) -> Tensor:
+        return super().features(params, x.div_(x.norm(dim=-1, keepdim=True)))
+
+
+class FeaturesWithGraph(Ls):
+    def features(self, params: Params, x: Tensor) -> Tensor:
+        return super().features(params, x) * params["w0"].sum()
+
+
 BROKEN: dict[type[Ls], tuple[Any, str]] = {
     HoldsTheHeadConstant: (laws.check_meta_gradient, "meta-gradient at order 2"),
     PoolsTasks: (laws.check_task_independence, "independence"),
@@ -114,6 +132,9 @@ BROKEN: dict[type[Ls], tuple[Any, str]] = {
     ExportsAnotherHead: (laws.check_export, "export"),
     ChangesTheta: (laws.check_parameters_untouched, "theta untouched"),
     KeepsTheGraph: (laws.check_evaluation_keeps_nothing, "no graph is kept"),
+    CentresFeatures: (laws.check_features, "features: a sample's are its own"),
+    NormalizesInPlace: (laws.check_features, "features: inputs are left"),
+    FeaturesWithGraph: (laws.check_features, "features: no graph"),
 }
 
 
