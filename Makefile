@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help venv demo test check format bench other-pythons clean
+.PHONY: help venv demo test check format bench results other-pythons clean
 
 help:
 	@echo "make demo           set up, then run recipes/sp_maml.yaml"
@@ -12,6 +12,7 @@ help:
 	@echo "make venv           make the environment alone"
 	@echo "make check          ruff and mypy"
 	@echo "make bench          speed against peers and floors"
+	@echo "make results        the runs of docs/results.md (hours; goes on where it stopped), and the page"
 	@echo "make other-pythons  the torch-free tests and the build on 3.12 and 3.13, where present"
 
 venv: $(VENV)/.installed
@@ -47,6 +48,9 @@ format: venv
 
 bench: venv
 	$(BIN)/python -m benchmarks
+
+results: venv
+	$(BIN)/python -m studies
 
 other-pythons: venv
 	sh tests/other_pythons.sh

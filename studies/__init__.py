@@ -1,0 +1,1 @@
+"""The runs behind docs/results.md, and the page made of them: ``python -m studies``."""

@@ -1,0 +1,218 @@
+"""docs/results.md: the words of ``studies/results.md`` with tables and plots in their places."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from metaforge.arm_names import SP_WITHOUT_TARGET, WITHOUT_TARGET
+from metaforge.comparison.runs import FinishedRun
+from metaforge.records import write_atomic
+from metaforge.report.format import interval, number
+from studies import plan, plots
+from studies.figures import difference, ratio, recalled, scores, share
+from studies.plan import Cell
+from studies.runs import ROOT, Runs
+
+WORDS = ROOT / "studies" / "results.md"
+PAGE = ROOT / "docs" / "results.md"
+#: (a) to (g), in the order in which the method lists them.
+_CONTROLS = (
+    *("unconditional", "uniform_bank", "random_m", "topm_equal", "target_only"),
+    *("uncertainty", "oracle"),
+)
+_PLACE = re.compile(r"^\{\{(\w+)\}\}$", re.MULTILINE)
+
+
+def write(runs: Runs, page: Path = PAGE) -> None:
+    """Write the page and its plots. ``KeyError`` for a place that nothing fills."""
+    text = WORDS.read_text(encoding="utf-8")
+    page.parent.mkdir(parents=True, exist_ok=True)
+    filled = _PLACE.sub(lambda match: _PARTS[match[1]](runs, page.parent), text)
+    write_atomic(page, filled.encode())
+
+
+def headline(runs: Runs, folder: Path) -> str:
+    """SP and the oracle over the control of equal cost, on every data set."""
+    header = ["data", "n", "J = 0", "SP", "SP - random M", "oracle - random M"]
+    rows = [[*header, "share of the oracle's gain", "own group recalled"]]
+    for name, title in plan.DATA.items():
+        cell = Cell(name, "maml" if name == "sinusoids" else "ls")
+        found = runs.found(cell)
+        scale = _scale(name)
+        own, control, best = (scores(found, a) for a in ("conditional", "random_m", "oracle"))
+        rows.append(
+            [
+                title,
+                str(len(own)),
+                _mean(scores(found, "unconditional"), scale),
+                _mean(own, scale),
+                _shown(difference(own, control), scale),
+                _shown(difference(best, control), scale),
+                _shown(share(own, best, control), 100.0, sign=False),
+                _percent(recalled(found)),
+            ]
+        )
+    return _table(rows)
+
+
+def controls(runs: Runs, folder: Path) -> str:
+    """SP less each control, a row a learner and data set."""
+    rows = [["data", "learner", "n", "SP", *(f"SP - {_arm(arm)}" for arm in _CONTROLS)]]
+    for cell in plan.learners():
+        found, scale = runs.found(cell), _scale(cell.data)
+        own = scores(found, "conditional")
+        against = [_shown(difference(own, scores(found, arm)), scale) for arm in _CONTROLS]
+        rows.append([cell.data, cell.learner, str(len(own)), _mean(own, scale), *against])
+    return _table(rows)
+
+
+def without_target(runs: Runs, folder: Path) -> str:
+    """The same without the target term: what selection does by itself."""
+    arms = ("uniform_bank", "random_m", "topm_equal")
+    header = ["data", "learner", "n", "SP - (J = 0)", *(f"SP - {_arm(arm)}" for arm in arms)]
+    rows = [header]
+    for cell in plan.learners():
+        found, scale = runs.found(cell), _scale(cell.data)
+        own = scores(found, SP_WITHOUT_TARGET)
+        if found and not own:
+            continue
+        gain = _shown(difference(own, scores(found, "unconditional")), scale)
+        against = [
+            _shown(difference(own, scores(found, arm + WITHOUT_TARGET)), scale) for arm in arms
+        ]
+        rows.append([cell.data, cell.learner, str(len(own)), gain, *against])
+    return _table(rows)
+
+
+def regression(runs: Runs, folder: Path) -> str:
+    """Mean squared errors as ratios to the control's."""
+    found = runs.found(Cell("sinusoids", "maml"))
+    rows = [["mean squared error of SP, as a share of that of", "share", "n"]]
+    for own, arm in (
+        ("conditional", "unconditional"),
+        ("conditional", "random_m"),
+        ("conditional", "oracle"),
+        ("conditional", "target_only"),
+        (SP_WITHOUT_TARGET, "random_m" + WITHOUT_TARGET),
+    ):
+        got = ratio(scores(found, own), scores(found, arm))
+        name = _arm(arm) + (", both without target term" if own == SP_WITHOUT_TARGET else "")
+        rows.append([name, _shown(got, 1.0, sign=False), str(got["n"]) if got else ""])
+    return _table(rows)
+
+
+def signatures(runs: Runs, folder: Path) -> str:
+    """SP over random M for each signature, and what share of its own group it recalls."""
+    rows = [["data", *plan.SIGNATURES]]
+    for data in plan.SETS:
+        control = scores(runs.found(Cell(data)), "random_m")
+        row = [plan.DATA[data]]
+        for name in plan.SIGNATURES:
+            cell = next(c for c in plan.signatures() if (c.data, c.signature) == (data, name))
+            found = runs.found(cell)
+            gain = _shown(difference(scores(found, "conditional"), control), 100.0)
+            own = _percent(recalled(found))
+            row.append(f"{gain}; {own}" if own else gain)
+        rows.append(row)
+    return _table(rows)
+
+
+def steps(runs: Runs, folder: Path) -> str:
+    """Plot of the gain against J."""
+    found = {plan.DATA[cell.data]: runs.found(cell) for cell in plan.steps()}
+    there = {title: got for title, got in found.items() if got}
+    if not there:
+        return _MISSING
+    plots.over_steps(there, folder / "results" / "steps.svg")
+    return "![gain over J = 0 against steps](results/steps.svg)"
+
+
+def banks(runs: Runs, folder: Path) -> str:
+    """Plot and table of the gain against N."""
+    found = {size: runs.found(cell) for size, cell in zip(plan.BANKS, plan.banks(), strict=True)}
+    there = {size: got for size, got in found.items() if got}
+    if not there:
+        return _MISSING
+    plots.over_bank(there, folder / "results" / "bank.svg")
+    rows = [["N", "n", "SP - random M", "oracle - random M", "own group recalled", "s/target"]]
+    for size, got in there.items():
+        own, control, best = (scores(got, a) for a in ("conditional", "random_m", "oracle"))
+        rows.append(
+            [
+                str(size),
+                str(len(own)),
+                _shown(difference(own, control), 100.0),
+                _shown(difference(best, control), 100.0),
+                _percent(recalled(got)),
+                f"{_seconds(got):.2f}",
+            ]
+        )
+    return "![gain over random M against N](results/bank.svg)\n\n" + _table(rows)
+
+
+def made_by(runs: Runs, folder: Path) -> str:
+    """How many runs there are, by which code, and the command of each."""
+    cells = list(plan.every())
+    found = [run for cell in cells for run in runs.found(cell)]
+    versions = sorted({run.engine[:12] for run in found})
+    wanted = len(cells) * len(plan.SEEDS)
+    lines = [
+        f"{len(found)} of {wanted} runs are there (seeds {', '.join(map(str, plan.SEEDS))}), made "
+        f"by the engine's code of digest {', '.join(versions) or 'none'}. Each is one of",
+        "",
+        "```",
+        *(cell.command for cell in cells),
+        "```",
+    ]
+    return "\n".join(lines)
+
+
+_MISSING = "(not yet measured)"
+_PARTS: dict[str, Callable[[Runs, Path], str]] = {
+    "headline": headline,
+    "controls": controls,
+    "without_target": without_target,
+    "regression": regression,
+    "signatures": signatures,
+    "steps": steps,
+    "banks": banks,
+    "made_by": made_by,
+}
+
+
+def _arm(name: str) -> str:
+    """An arm in words."""
+    name = name.removesuffix(WITHOUT_TARGET)
+    return "(J = 0)" if name == "unconditional" else name
+
+
+def _scale(data: str) -> float:
+    return 1.0 if data == "sinusoids" else 100.0
+
+
+def _mean(found: dict[Any, float], scale: float) -> str:
+    return number(sum(found.values()) / len(found), scale) if found else ""
+
+
+def _shown(figure: dict[str, Any] | None, scale: float, *, sign: bool = True) -> str:
+    if figure is None:
+        return ""
+    ends = interval(figure["ci95"], scale, sign=sign)
+    return f"{number(figure['mean'], scale, sign=sign)} [{ends}]"
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.0f} %"
+
+
+def _seconds(runs: Sequence[FinishedRun]) -> float:
+    return sum(run.results["seconds"]["per_target"]["conditional"] for run in runs) / len(runs)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    header, *body = rows
+    rule = ["---", *["---:"] * (len(header) - 1)]
+    return "\n".join("| " + " | ".join(row) + " |" for row in (header, rule, *body))

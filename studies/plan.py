@@ -1,0 +1,141 @@
+"""What docs/results.md rests on: data sets, learners, signatures, and the runs of each table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+SEEDS = (0, 1, 2)
+#: The signature of the recipes themselves.
+SIGNATURE = "contrast"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method on one data set: a recipe, what is changed in it, and what it is called."""
+
+    data: str
+    learner: str = "ls"
+    signature: str = SIGNATURE
+    #: Beyond learner and signature, e.g. ``bank.size=30000``.
+    extra: tuple[str, ...] = ()
+
+    @property
+    def recipe(self) -> str:
+        return f"recipes/results/{self.data}.yaml"
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """Overrides of the recipe, in the order in which they apply."""
+        learner = LEARNERS[self.learner] + (_fewer(self.data) if self.few else ())
+        if self.learner == "maml" and self.data == "sinusoids":
+            learner = ()  # the recipe's own
+        signature = () if self.signature == SIGNATURE else (f"kernel.embedding={self.signature}",)
+        return (*learner, *signature, *self.extra)
+
+    @property
+    def few(self) -> bool:
+        """Whether it is run beside the most telling controls alone."""
+        return self.learner in ("r2d2", "leo")
+
+    @property
+    def command(self) -> str:
+        """What makes the run of a seed, for a reader to type."""
+        return " ".join(["metaforge run", self.recipe, *(f"'{text}'" for text in self.changes)])
+
+
+DATA = {
+    "sinusoids": "regression, five families",
+    "two_sources": "two sources: letters, typefaces",
+    "three_sources": "three sources: letters, CIFAR-FS, Omniglot",
+    "glyphs": "glyphs, letters and typefaces in one source",
+    "cifar_fs": "CIFAR-FS",
+    "omniglot_within": "Omniglot, within alphabets",
+    "omniglot_vinyals": "Omniglot, Vinyals' split",
+}
+SETS = tuple(name for name in DATA if name != "sinusoids")
+
+#: Data whose tasks have groups that the bank has too.
+GROUPED = ("two_sources", "three_sources", "glyphs")
+
+
+def _fewer(data: str) -> tuple[str, ...]:
+    """The most telling controls."""
+    oracle = ", oracle" if data in GROUPED else ""
+    return (
+        f"evaluate.controls=[random_m, target_only{oracle}]",
+        "evaluate.without_target_term=false",
+    )
+
+
+#: As in the recipes of the same names, where these values were chosen on validation tasks.
+LEARNERS: dict[str, tuple[str, ...]] = {
+    "ls": (),
+    "maml": (
+        "inner={use: maml, model: {use: mlp, hidden: [64]}, steps: 5, lr: 1.0}",
+        "meta_train.optimizer.lr=3e-4",
+    ),
+    "r2d2": (
+        "inner={use: r2d2, ridge: 1.0}",
+        "meta_train.optimizer.lr=1e-2",
+        "condition.optimizer.lr=3e-4",
+    ),
+    "leo": (
+        "inner={use: leo}",
+        "meta_train.steps=500",
+        "meta_train.optimizer={lr: 1e-3, clip_value: 0.1, clip_norm: 0.1}",
+        "condition.optimizer={lr: 1e-3, clip_value: 0.1, clip_norm: 0.1}",
+        "condition.steps=20",
+        "condition.batch=4",
+        "condition.record_at=[0, 10, 20]",
+    ),
+}
+#: Learners that are slow on a CPU are run where the sources differ, and on one single source.
+SLOW = ("three_sources", "cifar_fs")
+SIGNATURES = ("mean", "moments", "fourier", "classes", "set", "learned", SIGNATURE)
+#: What a row of signatures shows beside SP itself comes from the main runs: the controls do
+#: not depend on the signature.
+_ALONE = ("evaluate.controls=[topm_equal]", "evaluate.without_target_term=false")
+
+BANKS = (300, 1000, 3000, 5000, 10000, 30000)
+#: The bank of the recipes themselves.
+_OWN = 5000
+_STEPS = (
+    "condition.steps=200",
+    "condition.record_at=[0, 5, 10, 25, 50, 100, 200]",
+    "evaluate.targets=100",
+)
+
+
+def learners() -> list[Cell]:
+    """Every learner against every control that it is run with."""
+    regression = [Cell("sinusoids", "maml")]
+    quick = [Cell(data, learner) for data in SETS for learner in ("ls", "maml")]
+    return [*regression, *quick, *(Cell(data, name) for data in SLOW for name in ("r2d2", "leo"))]
+
+
+def signatures() -> list[Cell]:
+    """Every signature on every classification data set, with LS."""
+    return [
+        Cell(data, "ls", name, _ALONE if name != SIGNATURE else ())
+        for data in SETS
+        for name in SIGNATURES
+    ]
+
+
+def steps() -> list[Cell]:
+    """Long conditioning, for the curve over J."""
+    sets = ("three_sources", "cifar_fs")
+    return [Cell(data, extra=(*_STEPS, *_fewer(data))) for data in sets]
+
+
+def banks() -> list[Cell]:
+    """Banks of every size, for the curve over N; the recipe's own size is a main run."""
+    data = "three_sources"
+    few = _fewer(data)
+    return [Cell(data, extra=() if n == _OWN else (f"bank.size={n}", *few)) for n in BANKS]
+
+
+def every() -> Iterator[Cell]:
+    """All cells, each once, the headline's first."""
+    yield from dict.fromkeys([*learners(), *signatures(), *steps(), *banks()])
