@@ -5,6 +5,9 @@ Symbols: N bank tasks, p the width of a signature. Everything is float64.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
+
 import torch
 from torch import Tensor
 
@@ -102,14 +105,32 @@ def bank_gram(
 ) -> KernelGram:
     """Fit the kernel on the bank's first tasks and take every bank task's signature.
 
-    Raises ``DataError`` for signatures that are not finite, and what the kernel raises.
+    Raises ``DataError`` for signatures that are not finite or, all together, do not fit in
+    memory, and what the kernel raises.
     """
     phi = phi or DataPhi()
     sample = source.batch("train", range(min(n_tasks, FIT_TASKS)), phi.view)
     kernel.fit(phi(sample), generator)
     bank = iterate_bank(source, n_tasks, phi.view)
-    signatures = [signature(tasks, kernel, phi) for tasks in bank]
-    return KernelGram(kernel, torch.cat(signatures), phi)
+    return KernelGram(kernel, _filled(bank, kernel, phi, n_tasks), phi)
+
+
+def _filled(bank: Iterator[TaskBatch], kernel: TaskKernel, phi: DataPhi, n_tasks: int) -> Tensor:
+    """[N, p]: the bank's signatures, in memory that is asked for once."""
+    blocks = (signature(tasks, kernel, phi) for tasks in bank)
+    first = next(blocks)
+    memory.require(
+        8 * n_tasks * first.shape[1],
+        first.device,
+        f"signatures of {first.shape[1]} numbers by task kernel {kernel.name!r} of "
+        f"bank.size: {n_tasks} tasks",
+        "take a smaller bank.size, or features or signatures of fewer numbers",
+    )
+    found, filled = first.new_empty(n_tasks, first.shape[1]), 0
+    for block in chain([first], blocks):
+        found[filled : filled + len(block)] = block
+        filled += len(block)
+    return found
 
 
 def signature(tasks: TaskBatch, kernel: TaskKernel, phi: DataPhi | None = None) -> Tensor:

@@ -64,7 +64,8 @@ class Classes(SignatureMap):
                 f"{self._classes} classes, and these have {tasks.outputs}; take a bank of as many "
                 "ways, or another embedding"
             )
-        return self._standardize(in_blocks(self._describe, tasks))
+        standardize = self._standardize
+        return in_blocks(lambda some: standardize(self._describe(some)), tasks)
 
     def _split(self, rows: Tensor) -> tuple[Tensor, ...]:
         pairs = self._classes * (self._classes - 1) // 2

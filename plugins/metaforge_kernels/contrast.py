@@ -17,7 +17,7 @@ from metaforge_kernels.classes import Classes
 from metaforge_kernels.embeddings import Embedding
 from metaforge_kernels.maps import SignatureMap
 from metaforge_kernels.options import SignatureOptions
-from metaforge_kernels.samples import queries_as_support
+from metaforge_kernels.samples import in_blocks, queries_as_support
 
 #: Ridge on the covariance of the noise, relative to its mean eigenvalue: directions in which
 #: bank tasks hardly differ are not measured by almost nothing.
@@ -79,7 +79,7 @@ class Contrast(SignatureMap):
         if self._map is None:
             raise self.unfitted("contrast")
         mean, directions = self._map
-        return (self._describe(tasks) - mean) @ directions
+        return in_blocks(lambda some: self._describe(some).sub_(mean) @ directions, tasks)
 
     def _describe(self, tasks: TaskBatch) -> Tensor:
         return torch.cat([beneath(tasks) for beneath in self._beneath], 1)

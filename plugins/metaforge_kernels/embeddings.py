@@ -74,10 +74,11 @@ class Embedding(SignatureMap):
         kind = self._kind(tasks)
         if kind == "mean":
             return in_blocks(lambda some: masked_mean(*self._inputs(some)), tasks)
-        if self._standardize is None:
+        standardize = self._standardize
+        if standardize is None:
             raise self.unfitted(kind)
         if kind == "moments":
-            return self._standardize(in_blocks(self._moments, tasks))
+            return in_blocks(lambda some: standardize(self._moments(some)), tasks)
         return in_blocks(lambda some: self._waves(*self._parts(some, kind)), tasks)
 
     def _kind(self, tasks: TaskBatch) -> Kind:

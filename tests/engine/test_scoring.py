@@ -101,6 +101,14 @@ def test_a_linear_gram_multiplies_through_its_features() -> None:
     torch.testing.assert_close(gram.matvec(vector), gram.dense() @ vector)
 
 
+def test_signatures_that_cannot_fit_are_refused_once_their_width_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory, "available", lambda device: 10**4)
+    with pytest.raises(DataError, match=r"signatures of \d+ numbers.*bank.size: 3000 tasks takes"):
+        bank_gram(Blobs(), gaussian(gamma=50.0), 3000, torch.Generator().manual_seed(0))
+
+
 def test_a_matrix_that_cannot_fit_is_refused_with_what_would(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
