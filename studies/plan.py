@@ -45,9 +45,9 @@ class Cell:
 
 
 DATA = {
-    "sinusoids": "regression, five families",
-    "two_sources": "two sources: letters, typefaces",
     "three_sources": "three sources: letters, CIFAR-FS, Omniglot",
+    "two_sources": "two sources: letters, typefaces",
+    "sinusoids": "regression, five families",
     "glyphs": "glyphs, letters and typefaces in one source",
     "cifar_fs": "CIFAR-FS",
     "omniglot_within": "Omniglot, within alphabets",
@@ -109,9 +109,9 @@ _STEPS = (
 
 def learners() -> list[Cell]:
     """Every learner against every control that it is run with."""
-    regression = [Cell("sinusoids", "maml")]
-    quick = [Cell(data, learner) for data in SETS for learner in ("ls", "maml")]
-    return [*regression, *quick, *(Cell(data, name) for data in SLOW for name in ("r2d2", "leo"))]
+    regression = Cell("sinusoids", "maml")
+    quick = [Cell(data, learner) for learner in ("ls", "maml") for data in SETS]
+    return [*quick, regression, *(Cell(data, name) for data in SLOW for name in ("r2d2", "leo"))]
 
 
 def signatures() -> list[Cell]:
