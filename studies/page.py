@@ -107,7 +107,7 @@ def regression(runs: Runs, folder: Path) -> str:
 def signatures(runs: Runs, folder: Path) -> str:
     """SP over random M for each signature, and what share of its own group it recalls."""
     rows = [["data", *plan.SIGNATURES]]
-    for data in plan.SETS:
+    for data in plan.COMPARED:
         control = scores(runs.found(Cell(data)), "random_m")
         row = [plan.DATA[data]]
         for name in plan.SIGNATURES:

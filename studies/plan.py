@@ -35,8 +35,8 @@ class Cell:
 
     @property
     def few(self) -> bool:
-        """Whether it is run beside the most telling controls alone."""
-        return self.learner in ("r2d2", "leo")
+        """Whether it is run beside the most telling controls alone, as each costs a run more."""
+        return not self.extra and (self.learner, self.data) not in FULL
 
     @property
     def command(self) -> str:
@@ -57,6 +57,11 @@ SETS = tuple(name for name in DATA if name != "sinusoids")
 
 #: Data whose tasks have groups that the bank has too.
 GROUPED = ("two_sources", "three_sources", "glyphs")
+#: Learners and data that are run beside every control, with and without the target term.
+FULL = (
+    *(("ls", data) for data in ("three_sources", "two_sources", "cifar_fs")),
+    *(("maml", data) for data in ("three_sources", "two_sources", "sinusoids")),
+)
 
 
 def _fewer(data: str) -> tuple[str, ...]:
@@ -95,7 +100,9 @@ SLOW = ("three_sources", "cifar_fs")
 SIGNATURES = ("mean", "moments", "fourier", "classes", "set", "learned", SIGNATURE)
 #: What a row of signatures shows beside SP itself comes from the main runs: the controls do
 #: not depend on the signature.
-_ALONE = ("evaluate.controls=[topm_equal]", "evaluate.without_target_term=false")
+_ALONE = ("evaluate.controls=[]", "evaluate.without_target_term=false")
+#: Where it is worth telling signatures apart: sources that differ, and one single data set.
+COMPARED = (*GROUPED, "cifar_fs")
 
 BANKS = (300, 1000, 3000, 5000, 10000, 30000)
 #: The bank of the recipes themselves.
@@ -103,7 +110,7 @@ _OWN = 5000
 _STEPS = (
     "condition.steps=200",
     "condition.record_at=[0, 5, 10, 25, 50, 100, 200]",
-    "evaluate.targets=100",
+    "evaluate.targets=50",
 )
 
 
@@ -115,10 +122,10 @@ def learners() -> list[Cell]:
 
 
 def signatures() -> list[Cell]:
-    """Every signature on every classification data set, with LS."""
+    """Every signature, with LS."""
     return [
         Cell(data, "ls", name, _ALONE if name != SIGNATURE else ())
-        for data in SETS
+        for data in COMPARED
         for name in SIGNATURES
     ]
 
@@ -132,10 +139,12 @@ def steps() -> list[Cell]:
 def banks() -> list[Cell]:
     """Banks of every size, for the curve over N; the recipe's own size is a main run."""
     data = "three_sources"
-    few = _fewer(data)
+    few = ("evaluate.controls=[random_m, oracle]", "evaluate.without_target_term=false")
     return [Cell(data, extra=() if n == _OWN else (f"bank.size={n}", *few)) for n in BANKS]
 
 
 def every() -> Iterator[Cell]:
-    """All cells, each once, the headline's first."""
-    yield from dict.fromkeys([*learners(), *signatures(), *steps(), *banks()])
+    """All cells, each once: LS on the mixtures and its signatures there, then the rest."""
+    first = [Cell(data) for data in ("three_sources", "two_sources")]
+    there = [cell for cell in signatures() if cell.data == "three_sources"]
+    yield from dict.fromkeys([*first, *there, *banks(), *learners(), *steps(), *signatures()])

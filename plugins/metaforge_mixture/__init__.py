@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from metaforge.components import Component
+from metaforge.errors import Problem
 from metaforge.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from metaforge.recipe.schema import Recipe
+
+#: Bank tasks of a source at least, in expectation: one alone has none of its kind to recall.
+_FEWEST = 2
 
 
 @hookimpl
@@ -22,4 +30,23 @@ def metaforge_datasets() -> Sequence[Component]:
             facts="metaforge_mixture.checks:facts",
             groups=True,
         )
+    ]
+
+
+@hookimpl
+def metaforge_check_recipe(recipe: Recipe) -> Sequence[Problem]:
+    if recipe.data.use != "mixture":
+        return []
+    options = recipe.data.options
+    weights = {name: options.get("weights", {}).get(name, 1.0) for name in options["sources"]}
+    total = sum(weights.values())
+    expected = {name: recipe.bank.size * weight / total for name, weight in weights.items()}
+    return [
+        Problem(
+            f"data.weights.{name}",
+            f"the bank's {recipe.bank.size} tasks would hold {count:.2g} of source {name!r}, too "
+            f"few to recall any of its kind for another: raise its weight or bank.size",
+        )
+        for name, count in expected.items()
+        if count < _FEWEST
     ]

@@ -281,3 +281,10 @@ def test_a_class_trained_on_in_one_source_and_held_out_in_another_is_named(recip
     found = problems(recipe, "data.sources.two.path=one.npz", "data.sources.two.split_seed=5")
     assert "have the names of training classes of source" in found
     load_recipe(recipe, ["data.sources.two.path=one.npz"])  # split alike
+
+
+def test_a_source_that_the_bank_would_hardly_hold_is_named(recipe):
+    recipe["data"]["weights"] = {"one": 0.02}
+    with pytest.raises(RecipeError, match=r"weights\.one: the bank's 60 tasks would hold 1\.2 of"):
+        load_recipe(recipe)
+    load_recipe({**recipe, "bank": {"size": 200}})
