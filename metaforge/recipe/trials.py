@@ -66,12 +66,12 @@ class Trials:
         return halving.conditionings(self.rungs)
 
     def told(self) -> str:
-        """What is tried, and what it costs, in a line."""
+        """What is tried, in a line: the cost first, as narrow terminals cut lines short."""
         values = ", ".join(f"{key} of {shown(list(v))}" for key, v in self._select.grid.items())
         rungs = ", ".join(f"{rung.combinations} on {rung.targets}" for rung in self.rungs)
         return (
-            f"{values}; combinations on validation targets: {rungs}; "
-            f"{self.conditionings} conditionings of {self.steps[-1]} steps"
+            f"{rungs} targets: {self.conditionings} conditionings of {self.steps[-1]} steps; "
+            f"combinations of {values}"
         )
 
     @property

@@ -26,8 +26,8 @@ def test_what_says_validate_moves_to_the_grid():
     assert recipe.kernel.options["bandwidth"] == "median"
     assert recipe.weighting.options["lambda"] == "n^-1/2"
     text = described(resolved)
-    assert "kernel.scale of [0.25, 1.0, 4.0, 16.0]" in text
-    assert "20 on 8, 7 on 20, 3 on 50; 334 conditionings of 6 steps" in text
+    assert "20 on 8, 7 on 20, 3 on 50 targets: 334 conditionings of 6 steps" in text
+    assert "kernel.scale of [0.25, 1.0, 4.0, 16.0]" in Trials(recipe).told()
     assert "kernel.bandwidth: validate stands for select.grid.kernel.scale" in text
 
 
