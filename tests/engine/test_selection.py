@@ -411,6 +411,6 @@ def test_options_that_say_validate_are_chosen_and_reported():
     text = render_text(Path(found["run_dir"]))
     assert "selection: mean squared error, validation targets; 20 of 20 combinations" in text
     assert "and 8 more, in select.json" in text
-    assert "20 on 8; 160 conditionings of 2 steps" in log(found)
+    assert "20 on 8 targets: 160 conditionings of 2 steps" in log(found)
     again = metaforge.run(Path(found["run_dir"]) / "resolved.yaml", quiet=True)
     assert read(again, "select.json") == read(found, "select.json")
