@@ -21,8 +21,7 @@ from metaforge_kernels.samples import (
     in_blocks,
     masked_mean,
     queries_as_support,
-    read_inputs,
-    read_pairs,
+    read_samples,
 )
 
 _HIDDEN = 64
@@ -105,10 +104,7 @@ class Learned(SignatureMap):
         return Samples(self._standardize(z) * math.sqrt(z.shape[-1]), keep)
 
     def _parts(self, tasks: TaskBatch) -> tuple[list[Tensor], Tensor]:
-        if tasks.is_regression:
-            return read_pairs(tasks, self.options, self.kernel_name)
-        x, keep = read_inputs(tasks, self.options, self.kernel_name)
-        return [x], keep
+        return read_samples(tasks, self.options, self.kernel_name)
 
 
 def _fresh(width: int, dimension: int, generator: torch.Generator) -> list[Tensor]:

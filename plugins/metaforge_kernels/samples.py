@@ -102,6 +102,16 @@ def read_pairs(
     return [x, y if tasks.is_regression else y @ class_means(x, y)], keep
 
 
+def read_samples(
+    tasks: TaskBatch, options: SignatureOptions, kernel_name: str
+) -> tuple[list[Tensor], Tensor]:
+    """What a sample is: ``read_pairs`` in regression, phi(x) as the one part in classification."""
+    if tasks.is_regression:
+        return read_pairs(tasks, options, kernel_name)
+    x, keep = read_inputs(tasks, options, kernel_name)
+    return [x], keep
+
+
 def class_means(x: Tensor, member: Tensor) -> Tensor:
     """[B, C, q]: means of x [B, n, q] by class, of which member [B, n, C] tells; zero for a
     class without samples."""

@@ -18,7 +18,7 @@ from metaforge.tasks import TaskBatch
 from metaforge_kernels.distances import NEAR, Space, recompute
 from metaforge_kernels.maps import SignatureMap
 from metaforge_kernels.options import SignatureOptions
-from metaforge_kernels.samples import Standardization, in_blocks, kept, read_inputs, read_pairs
+from metaforge_kernels.samples import Standardization, in_blocks, kept, read_samples
 
 #: Kernel values between samples that are held at a time.
 _TILE = 1 << 19
@@ -74,10 +74,7 @@ class SampleSet(SignatureMap):
         return in_blocks(self._rows, tasks)
 
     def _parts(self, tasks: TaskBatch) -> tuple[list[Tensor], Tensor]:
-        if tasks.is_regression:
-            return read_pairs(tasks, self.options, self.kernel_name)
-        x, keep = read_inputs(tasks, self.options, self.kernel_name)
-        return [x], keep
+        return read_samples(tasks, self.options, self.kernel_name)
 
     def _rows(self, tasks: TaskBatch) -> Tensor:
         assert self._standardize is not None
