@@ -97,7 +97,7 @@ def _over_classes(means: Tensor, present: Tensor) -> list[Tensor]:
 def _within(x: Tensor, member: Tensor, means: Tensor) -> Tensor:
     """[B, q], with n less the number of classes in the divisor."""
     freedom = member.sum((1, 2)) - member.any(1).sum(1)
-    squares = (x - member @ means).square().sum(1)
+    squares = torch.baddbmm(x, member, means, alpha=-1).square_().sum(1)
     return squares / freedom.clamp(min=1)[:, None]
 
 
@@ -112,5 +112,6 @@ def _spectrum(means: Tensor, present: Tensor) -> Tensor:
 def _distances(means: Tensor, present: Tensor) -> Tensor:
     """[B, C (C - 1) / 2]; 0 for a pair with an absent class."""
     c, d = torch.triu_indices(means.shape[1], means.shape[1], offset=1, device=means.device)
-    lengths = (means[:, c] - means[:, d]).norm(dim=-1)
+    # by subtraction: equal classes are at distance 0
+    lengths = torch.cdist(means, means, compute_mode="donot_use_mm_for_euclid_dist")[:, c, d]
     return (lengths * (present[:, c] & present[:, d])).sort(1, descending=True).values

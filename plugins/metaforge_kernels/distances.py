@@ -15,6 +15,8 @@ from metaforge.errors import NumericError
 NEAR = 1e-6
 #: Numbers in a temporary of such a second computation.
 _CHUNK = 1 << 22
+#: Numbers of a block of distances, as many as a core's cache holds, and rows of it at least.
+_BLOCK, _ROWS = 1 << 17, 256
 #: Squared distances below this share of the squared norms are rounding: the points are equal.
 _EQUAL = 1e-24
 
@@ -66,12 +68,23 @@ def squared_distances(a: Tensor, b: Tensor) -> Tensor:
     exactly 0, and no distance is negative.
     """
     centre = a.mean(0)
-    a, b = a - centre, b - centre
-    norms = a.square().sum(1)[:, None] + b.square().sum(1)
+    b = b - centre
+    right = b.square().sum(1)
+    found = a.new_empty(len(a), len(b))
+    rows = max(_ROWS, _BLOCK // max(1, a.shape[1], len(b)))
+    for i in range(0, len(a), rows):
+        some = a[i : i + rows] - centre
+        found[i : i + rows] = _block_of_distances(some, some.square().sum(1), b, right)
+    return found
+
+
+def _block_of_distances(a: Tensor, left: Tensor, b: Tensor, right: Tensor) -> Tensor:
+    """[n, m], of rows a and b with squared norms left [n] and right [m]."""
+    norms = left[:, None] + right
     distances = torch.addmm(norms, a, b.T, alpha=-2)
     return recompute(
         distances,
-        distances <= NEAR * norms,
+        distances <= norms.mul_(NEAR),
         lambda i, j: (a[i] - b[j]).square().sum(1),
         size=a.shape[1],
     )

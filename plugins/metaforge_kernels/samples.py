@@ -18,6 +18,8 @@ from metaforge.errors import PluginError
 from metaforge.tasks import TaskBatch
 from metaforge_kernels.options import SignatureOptions
 
+#: Samples shorter than this stay what they are but for a factor, 0 where they are 0.
+_SHORTEST = 1e-12
 #: Numbers of samples that are read at a time, as many as a core's cache holds.
 _BLOCK = 1 << 17
 
@@ -63,10 +65,10 @@ def read_inputs(
             )
         x, mask = torch.cat([x, tasks.query_x], 1), torch.cat([mask, tasks.query_mask], 1)
     keep = mask > 0
-    x = x.reshape(*x.shape[:2], -1).to(torch.float64)
-    x = kept(x, keep)
+    x = kept(x.reshape(*x.shape[:2], -1).to(torch.float64), keep)
     if options.normalize and not tasks.is_regression:
-        x = F.normalize(x, dim=-1)
+        lengths = torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp_min_(_SHORTEST)
+        x = x / lengths if x.dtype == tasks.support_x.dtype else x.div_(lengths)
     return x, keep
 
 
