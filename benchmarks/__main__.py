@@ -31,8 +31,9 @@ def main(arguments: list[str] | None = None) -> int:
     print("  ".join(f"{key}: {value}" for key, value in harness.machine().items()))
     results, missed = {}, []
     for name in chosen.names or names:
-        results[name] = import_module(f"benchmarks.{name}").rows()
-        for row in results[name]:
+        results[name] = []
+        for row in import_module(f"benchmarks.{name}").rows():
+            results[name].append(row)
             print(f"\n{harness.render(row)}", flush=True)
             missed += [f"{row.name}: {entry}" for entry in row.missed()]
     if chosen.json:

@@ -7,7 +7,7 @@ estimate; the last entry is a linear kernel, solved in its feature space.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -38,8 +38,8 @@ class GivenGram(KernelGram):
         return self.buffer.copy_(self.matrix)
 
 
-def rows() -> list[Row]:
-    return [_row(n, rounds) for n, rounds in ((2000, 15), (5000, 7))]
+def rows() -> Iterator[Row]:
+    return (_row(n, rounds) for n, rounds in ((2000, 15), (5000, 7)))
 
 
 def _row(n: int, rounds: int) -> Row:

@@ -8,7 +8,7 @@ What no product does (reading, normalising, cosines, exponentials) stands on top
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -41,8 +41,8 @@ class Product(NamedTuple):
     columns: int
 
 
-def rows() -> list[Row]:
-    return [row(shots, embedding) for shots in (1, 5) for embedding in EMBEDDINGS]
+def rows() -> Iterator[Row]:
+    return (row(shots, embedding) for shots in (1, 5) for embedding in EMBEDDINGS)
 
 
 def row(shots: int, embedding: str) -> Row:
