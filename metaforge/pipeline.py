@@ -247,6 +247,7 @@ class _Run:
             },
         }
         found["verdict"] = verdict(parts.recipe, records, regression, found["fits"])
+        found["warnings"] += stages.training_warning(found["meta_train"])
         found["warnings"] += stages.kernel_warning(found["fits"])
         found["warnings"] += selected["warnings"] if selected else []
         write_json(self.folder.path / "results.json", found)

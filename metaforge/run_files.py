@@ -284,6 +284,7 @@ class Verdict(Shape):
     over_start: Figure
     control: str | None
     over_control: Figure | None
+    control_over_start: Figure | None = None
     over_target_only: Figure | None
     over_without_target: Figure | None
     oracle: OracleFindings | None

@@ -122,7 +122,7 @@ def _edges(recipe: Recipe, chosen: Mapping[str, Any]) -> Iterator[str]:
     """A line for each chosen number that ends its grid, where the grid could go on."""
     assert recipe.select is not None
     for key, values in recipe.select.grid.items():
-        numbers = [value for value in values if type(value) in (int, float)]
+        numbers = {value for value in values if type(value) in (int, float)}
         value = chosen[key]
         if len(numbers) < _FEWEST_VALUES or value not in (min(numbers), max(numbers)):
             continue

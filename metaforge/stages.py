@@ -266,6 +266,17 @@ def fit_facts(parts: Parts, facts: BankFacts) -> dict[str, Any]:
     }
 
 
+def training_warning(trained: Mapping[str, Any]) -> list[str]:
+    """A line where phase 1 left its initialisation as it was, though it took steps."""
+    if not trained["steps"] or trained["best_step"]:
+        return []
+    return [
+        "meta-training never improved on its initialisation (validation "
+        f"{trained['best_score']:.4f} at step 0 is the best of {trained['steps']} steps), so J = 0 "
+        "is an untrained learner: lower meta_train.optimizer.lr, or bring in more training classes"
+    ]
+
+
 def kernel_warning(fits: Mapping[str, Any]) -> list[str]:
     """A line where the kernel's width makes of the ranking next to nothing."""
     similarity = fits.get("kernel", {}).get("similarity")

@@ -122,9 +122,10 @@ def shortages(counts: ClassCounts, sizes: TaskSizes) -> Iterator[str]:
                 f"{largest} with enough rows; lower ways, or draw tasks across groups"
             )
     elif sum(enough) < sizes.ways:
+        more = "lower ways" if all(enough) else "lower ways, shots or queries"
         yield (
             f"{sum(enough)} of its {len(enough)} classes have enough rows, a task needs "
-            f"{sizes.ways}; lower ways, shots or queries"
+            f"{sizes.ways}; {more}, or give this split more classes"
         )
 
 

@@ -26,9 +26,8 @@ class Runs:
 
     def __init__(self, folder: Path, report: Callable[[str], None] = print):
         self.folder, self._report = folder, report
-        self._done: dict[str, Path] = {}
+        self._done: dict[str, FinishedRun] = {}
         self._begun: dict[str, Path] = {}
-        self._read: dict[Path, FinishedRun] = {}
         for path in sorted(folder.glob("*/resolved.yaml")):
             self._note(path.parent)
 
@@ -36,15 +35,17 @@ class Runs:
         try:
             recipe = read((path / "resolved.yaml").read_text(encoding="utf-8"), str(path)).data
             state = read_json(path / "status.json", Status)["state"]
-        except (MetaforgeError, OSError) as error:
+            if state == "done":
+                (self._done[same_results(recipe)],) = read_runs([path])
+            else:
+                self._begun[same_results(recipe)] = path
+        except (MetaforgeError, OSError, UnicodeDecodeError) as error:
             self._report(f"{path} is left out: {error}")
-            return
-        (self._done if state == "done" else self._begun)[same_results(recipe)] = path
 
     def found(self, cell: Cell) -> list[FinishedRun]:
         """The finished runs of a cell, by seed; fewer than the seeds where some are missing."""
-        paths = [self._done.get(_identity(self._resolved(cell, seed))) for seed in SEEDS]
-        return [self._one(path) for path in paths if path is not None]
+        found = [self._done.get(_identity(self._resolved(cell, seed))) for seed in SEEDS]
+        return [run for run in found if run is not None]
 
     def make(self, cell: Cell, seed: int) -> None:
         """The run of a seed, unless it is there."""
@@ -59,16 +60,11 @@ class Runs:
             made = pipeline.resume(begun, quiet=True)
         except MetaforgeError:  # of other code, or damaged: from the beginning
             made = pipeline.run(resolved, quiet=True)
-        self._done[key] = Path(made["run_dir"])
+        (self._done[key],) = read_runs([Path(made["run_dir"])])
 
     def _resolved(self, cell: Cell, seed: int) -> ResolvedRecipe:
         changes = [*cell.changes, f"seed={seed}", f"output={self.folder}"]
         return load(ROOT / cell.recipe, changes)
-
-    def _one(self, path: Path) -> FinishedRun:
-        if path not in self._read:
-            (self._read[path],) = read_runs([path])
-        return self._read[path]
 
 
 def _identity(resolved: ResolvedRecipe) -> str:

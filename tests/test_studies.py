@@ -150,6 +150,27 @@ def test_a_run_that_was_stopped_goes_on(small) -> None:
     assert (one.path / "targets.jsonl").read_bytes() == whole
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("results.json", b"{"), ("targets.jsonl", b'{"target": 0'), ("resolved.yaml", b"\xff\xfe")],
+)
+def test_a_damaged_run_is_left_out_and_made_anew(small, name, content) -> None:
+    cell, folder = Cell("sinusoids", "maml"), small / "runs"
+    made = runs.Runs(folder)
+    made.make(cell, 0)
+    (one,) = made.found(cell)
+    (one.path / name).write_bytes(content)
+    said: list[str] = []
+    again = runs.Runs(folder, said.append)
+    assert again.found(cell) == []
+    assert len(said) == 1
+    assert f"{one.path} is left out" in said[0]
+    again.make(cell, 0)
+    (other,) = again.found(cell)
+    assert other.path != one.path
+    assert other.records == one.records
+
+
 def test_plots_have_the_same_bytes_twice(tmp_path) -> None:
     from studies import plots
 

@@ -12,7 +12,8 @@ from metaforge.options import Choice
 from metaforge.plugins import host
 from metaforge.recipe.checks import Found, setting
 from metaforge.recipe.component_checks import component_problems
-from metaforge.recipe.overrides import split_key
+from metaforge.recipe.document import plain
+from metaforge.recipe.overrides import Override, holder, split_key
 from metaforge.recipe.render import key_names, sections, shown
 from metaforge.recipe.schema import Recipe
 from metaforge.recipe.trials import SELECTABLE, STEPS, Trials
@@ -126,11 +127,17 @@ def _faults(
         return [f"{found.path}: {found.message}" for found in error.problems if found.path]
     except MetaforgeError as error:
         return [str(error)]
-    if candidate.recipe.select != resolved.recipe.select:
+    if any(_said(candidate, key) != plain(value) for key, value in values.items()):
         return ["validate asks for a choice, and these are the values chosen from: list its own"]
     if _learned(candidate) and not _learned(resolved):
         return [LEARNED.format(candidate.recipe.weighting.use)]
     return [message for message in found if message not in known]
+
+
+def _said(resolved: ResolvedRecipe, key: str) -> Any:
+    """What the recipe says at a key that an override has set: ``validate`` has moved on."""
+    override = Override(split_key(key), None, "")
+    return holder(resolved.document, override)[override.path[-1]]
 
 
 def _messages(resolved: ResolvedRecipe, *, thorough: bool) -> list[str]:

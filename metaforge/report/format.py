@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 UNDEFINED = "undefined"
+#: Errors below it are zeros to three decimals.
+_SMALL = 5e-4
 
 
 def number(value: float | None, scale: float, sign: bool = False) -> str:
-    """A figure times ``scale``: two digits for percent, else three."""
+    """A figure times ``scale``: two decimals for percent, else three, or where these would be
+    zeros alone three significant digits."""
     if value is None:
         return UNDEFINED
     digits = 2 if scale != 1.0 else 3
+    if scale == 1.0 and 0 < abs(value) < _SMALL:
+        return f"{value:{'+' if sign else ''}.2e}"
     return f"{value * scale:{'+' if sign else ''}.{digits}f}"
 
 

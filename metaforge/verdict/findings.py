@@ -96,6 +96,7 @@ class Findings:
     over_start: Figure  # SP over J = 0
     control: str | None
     over_control: Figure | None
+    control_over_start: Figure | None  # the control over J = 0
     over_target_only: Figure | None
     over_without_target: Figure | None  # SP over SP at beta2 = 0
     oracle: Oracle | None
@@ -122,9 +123,10 @@ def find(recipe: Recipe, records: Records, regression: bool, fits: Mapping[str, 
         ranks=ranks,
         recalls=recipe.condition.beta1 > 0,
         controls=recipe.evaluate.controls,
-        over_start=statistics.summary(scores.gains(scores.final(CONDITIONAL), scores.start)),
+        over_start=scores.over_start(CONDITIONAL),
         control=control,
         over_control=scores.compare(CONDITIONAL, control),
+        control_over_start=scores.over_start(control) if control else None,
         over_target_only=scores.compare(CONDITIONAL, "target_only"),
         over_without_target=scores.compare(CONDITIONAL, SP_WITHOUT_TARGET),
         oracle=_oracle(scores, control),
@@ -156,6 +158,10 @@ class _Scores:
         both = ~(np.isnan(a) | np.isnan(b))
         first, second = (b, a) if self.regression else (a, b)
         return statistics.differences(first[both], second[both])
+
+    def over_start(self, arm: str) -> Figure:
+        """Gain of an arm over J = 0."""
+        return statistics.summary(self.gains(self.final(arm), self.start))
 
     def compare(self, arm: str, other: str | None) -> Figure | None:
         """Gain of an arm over another after J steps; None where there is no such arm."""

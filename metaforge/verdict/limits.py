@@ -97,14 +97,18 @@ def _target_term_suffices(found: Findings) -> Limit | None:
 
 
 def _falling(found: Findings) -> Limit | None:
+    """Unless tasks at random gain by as many steps: then it is not the steps."""
     steps, fall = found.steps, found.steps.best_over_last
     if fall is None or not worth_shown(fall, found.worth):
         return None
+    if loss_shown(found.over_control) and not loss_shown(found.control_over_start):
+        return None
+    what = "The gain falls before J" if steps.best else "Every step does harm"
     return Limit(
         "steps",
         told(f"SP after {steps.best} steps over J = {steps.last}", fall, found),
-        "The gain falls before J: take fewer steps or a lower condition.optimizer.lr, chosen on "
-        "validation targets (select).",
+        f"{what}: take fewer steps or a lower condition.optimizer.lr, chosen on validation "
+        "targets (select).",
     )
 
 
@@ -182,8 +186,9 @@ def _bank(found: Findings) -> Limit | None:
         return Limit(
             "bank",
             told(f"oracle over {found.control}", oracle, found),
-            "Even the target's own group gains little over other tasks, so a better kernel is no "
-            "help: bring in sources that differ, or stay with the unconditional learner.",
+            f"A gain of {size(found.worth, found)} is excluded even with the target's own group, "
+            "so a better kernel is no help: bring in sources that differ, or stay with the "
+            "unconditional learner.",
         )
     gain = found.over_control
     if gain and excluded(gain, found.worth) and sees_group(found):
@@ -201,12 +206,21 @@ def _none(found: Findings) -> Limit | None:
     """SP gains over the control, and the oracle is not shown to be better than SP."""
     if found.oracle is None or found.over_control is None or not shown(found.over_control):
         return None
+    oracle = found.oracle.over_sp
     because = (
         f"{told(f'SP over {found.control}', found.over_control, found)}; "
-        f"{told('oracle over SP', found.oracle.over_sp, found)}"
+        f"{told('oracle over SP', oracle, found)}"
     )
-    if loss_shown(found.oracle.over_sp):
+    if loss_shown(oracle):
         advice = "SP does better than with the target's own group: keep kernel, bank and steps."
+    elif oracle["n"] <= (1 - MOST_ABSENT) * found.over_control["n"]:
+        return Limit(
+            "not judged",
+            f"{because} on the {oracle['n']} of {found.over_control['n']} targets that have bank "
+            "tasks of their group",
+            "What is recalled gains; a bank with more of the targets' groups would tell whether "
+            "other tasks gain more.",
+        )
     else:
         advice = (
             "SP gains and the oracle is not shown to gain more: keep kernel, bank and steps as "
@@ -262,7 +276,10 @@ def _nothing_shows(found: Findings) -> Limit:
     assert gain is not None  # else the rule before holds
     because = f"{told(f'SP over {found.control}', gain, found)}, n = {gain['n']}"
     if excluded(gain, found.worth):
-        advice = f"Choosing bank tasks gains less than {size(found.worth, found)} here"
+        advice = (
+            f"A gain of {size(found.worth, found)} by choosing bank tasks is excluded (95 %, "
+            f"n = {gain['n']})"
+        )
         if found.recalled is not None and found.oracle is None:
             advice += f"; add the oracle to learn why: {with_controls(found, 'oracle')}"
     elif not gain["sd"]:
@@ -271,8 +288,8 @@ def _nothing_shows(found: Findings) -> Limit:
         sought = gain["mean"] if gain["mean"] > LEAST_SOUGHT * found.worth else found.worth
         needed = max(targets_needed(sought, gain["sd"]), gain["n"] + 1)
         advice = (
-            f"It takes about {needed:,} targets (evaluate.targets) to show a gain of "
-            f"{size(sought, found)} with 80 % power"
+            f"If the true gain is {size(sought, found)}, about {needed:,} targets "
+            "(evaluate.targets) show it with 80 % power"
         )
     return Limit("nothing shows", because, f"{advice}.")
 

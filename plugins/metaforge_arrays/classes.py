@@ -62,7 +62,8 @@ def read_classes(y: np.ndarray) -> Classes:
     if y.dtype.kind == "f" and len(labels) > len(y) / 2:
         raise DataError(
             f"arrays: y holds {len(labels)} distinct real numbers in {len(y)} rows, which looks "
-            "like a regression target; expected class labels"
+            "like a regression target; expected class labels (tasks of regression need a "
+            "dataset plugin: docs/plugins.md)"
         )
     return Classes(labels, of_row)
 

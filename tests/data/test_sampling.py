@@ -230,7 +230,11 @@ def test_drop_leaves_the_class_out():
     found = problems(uneven(), TaskSizes(7, 1, 4, "drop"))
     assert found == [
         "split 'train': 6 of its 8 classes have enough rows, a task needs 7; "
-        "lower ways, shots or queries"
+        "lower ways, shots or queries, or give this split more classes"
+    ]
+    assert problems(uneven(), TaskSizes(9, 1, 1)) == [
+        "split 'train': 8 of its 8 classes have enough rows, a task needs 9; "
+        "lower ways, or give this split more classes"
     ]
 
 

@@ -542,6 +542,14 @@ def test_a_width_that_does_not_suit_the_bank_is_warned_of(width, warning):
     assert all(line.startswith(warning) for line in told)
 
 
+@pytest.mark.parametrize(("rate", "told"), [("0.3", True), ("1e-3", False)])
+def test_training_that_never_improves_is_warned_of(rate, told):
+    found = run("meta_train.steps=4", f"meta_train.optimizer.lr={rate}")
+    assert (found["meta_train"]["best_step"] == 0) == told
+    never = [line for line in found["warnings"] if "never improved on its initialisation" in line]
+    assert bool(never) == told
+
+
 def test_a_control_of_fewer_targets_tells_how_many_and_its_own_seconds(monkeypatch):
     """Tasks of every other target lack the control, as those without a group do."""
     from metaforge.evaluation import build_arms

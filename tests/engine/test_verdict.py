@@ -124,11 +124,24 @@ def test_none(gains):
 def test_nothing_shows_and_how_many_targets_would_show_it(gain, told):
     gains = {"conditional": 0.03 + gain, "random_m": 0.03}
     found = judged(gains, noise=0.1)
-    check(found, "nothing shows", "n = 100", f"to show a gain of {told} with 80 % power")
+    check(found, "nothing shows", "n = 100", f"If the true gain is {told}, about")
     needed = statistics.targets_needed(float(told.split()[0]) / 100, found["over_control"]["sd"])
     assert f"about {needed:,} targets" in found["advice"]
     if gain == 0.02:
         assert judged(gains, noise=0.1, n=2 * needed)["limit"] != "nothing shows"
+
+
+def test_steps_are_not_blamed_where_tasks_at_random_gain_by_as_many():
+    fall = {"shape": (0.0, 0.2, 0.6, 1.0)}
+    alone = judged({"conditional": -0.05, "random_m": -0.05}, **fall)
+    check(alone, "steps", "SP after 0 steps over J = 6: +", "Every step does harm")
+    beside = judged({"conditional": -0.05, "random_m": 0.02}, **fall)
+    check(beside, "kernel", "SP over random_m: -", "compare other signatures")
+
+
+def test_an_oracle_of_few_targets_does_not_judge():
+    found = judged({"conditional": 0.05, "random_m": 0.02, "oracle": 0.06}, absent=98)
+    check(found, "not judged", "on the 2 of 100 targets", "more of the targets' groups")
 
 
 # -- what is missing ---------------------------------------------------------------------

@@ -76,6 +76,10 @@ REFUSED = {
         ["select.grid.kernel.bandwidth=[median, validate]"],
         'select.grid.kernel.bandwidth: "validate": validate asks for a choice',
     ),
+    "as a value to choose, of the option itself": (
+        ["select.grid.weighting.lambda=[validate, 1]"],
+        'select.grid.weighting.lambda: "validate": validate asks for a choice',
+    ),
     "of a kernel that has no width": (
         ["kernel.bandwidth=validate", "select.grid.kernel.use=[gaussian, linear]"],
         'select.grid.kernel.use: "linear": kernel.bandwidth: unknown key',
