@@ -125,7 +125,13 @@ def taken_over(
 ) -> tuple[dict[str, Any], list[str]]:
     """A component's options with those its holder hands down, and which of them contradict."""
     own = {key: value for key, value in handed.items() if key in options.model_fields}
-    return {**given, **own}, [key for key in own if key in given and given[key] != own[key]]
+    unlike = [key for key in own if key in given and _listed(given[key]) != _listed(own[key])]
+    return {**given, **own}, unlike
+
+
+def _listed(value: Any) -> Any:
+    """A range, which is a tuple in a model, as the list that a recipe has for it."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def fault(model: Any) -> str:

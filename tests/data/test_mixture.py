@@ -251,6 +251,12 @@ def test_a_run_on_a_mixture_and_what_it_records(recipe, tmp_path):
     assert repeated["conditional"] == found["conditional"]
 
 
+@pytest.mark.parametrize("change", ["data.shots=[1,3]", "data.queries=[3,5]"])
+def test_a_run_on_tasks_of_unequal_sizes(recipe, change):
+    found = metaforge.run(recipe, change, "evaluate.targets=2", quiet=True)
+    assert found["controls"]["oracle"]["n"] == 2
+
+
 def test_sizes_are_handed_down_to_the_sources_and_told_once(recipe):
     resolved = load_recipe(recipe, ["data.shots=1"])
     sources = resolved.recipe.data.options["sources"]
