@@ -37,10 +37,11 @@ def metaforge_datasets() -> Sequence[Component]:
 def metaforge_check_recipe(recipe: Recipe) -> Sequence[Problem]:
     if recipe.data.use != "mixture":
         return []
+    from metaforge_mixture.shares import shares
+
     options = recipe.data.options
-    weights = {name: options.get("weights", {}).get(name, 1.0) for name in options["sources"]}
-    total = sum(weights.values())
-    expected = {name: recipe.bank.size * weight / total for name, weight in weights.items()}
+    parts = shares(options["sources"], options.get("weights", {}))
+    expected = {name: recipe.bank.size * part for name, part in parts.items()}
     return [
         Problem(
             f"data.weights.{name}",

@@ -52,9 +52,3 @@ class MixtureOptions(Options):
         if self.projection == "none" and unread:
             raise ValueError(f"projection: none does not read {', '.join(sorted(unread))}")
         return self
-
-    def shares(self) -> dict[str, float]:
-        """Each source's share of the tasks; they sum to 1."""
-        weights = {name: self.weights.get(name, 1.0) for name in self.sources}
-        total = sum(weights.values())
-        return {name: weight / total for name, weight in weights.items()}

@@ -19,6 +19,7 @@ from metaforge.sampling import id_array
 from metaforge.tasks import Ids, TaskBatch, TaskShape, TaskSource, View
 from metaforge_mixture.options import MixtureOptions
 from metaforge_mixture.projection import Projection, fit
+from metaforge_mixture.shares import shares
 
 #: Part of the fingerprint: raised whenever the same options would draw other tasks.
 _DRAWING = 1
@@ -31,7 +32,8 @@ def load(
     in kind or size, and what ``projection.fit`` raises."""
     if options.projection != "none":
         sources = {name: _projected(source, options, name) for name, source in sources.items()}
-    return MixtureTasks(sources, options.shares(), seed=context.seed)
+    parts = shares(options.sources, options.weights)
+    return MixtureTasks(sources, parts, seed=context.seed)
 
 
 def _projected(source: TaskSource, options: MixtureOptions, name: str) -> TaskSource:

@@ -14,6 +14,7 @@ from metaforge.tasks import TaskSource
 from metaforge.testing import datasets as laws
 from metaforge_mixture.options import MixtureOptions
 from metaforge_mixture.projection import fit, moments
+from metaforge_mixture.shares import shares
 from metaforge_mixture.source import MixtureTasks, ProjectedTasks
 
 CLASSES, ROWS = 30, 10
@@ -69,10 +70,20 @@ def test_a_task_is_the_task_of_that_number_of_one_source():
         laws.assert_same(batch[torch.tensor(mine)], alone, "mixed or alone")
 
 
-@pytest.mark.parametrize(("weights", "expected"), [({}, 0.5), ({"wide": 3.0}, 0.25)])
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [({}, 0.5), ({"wide": 3.0}, 0.25), ({"narrow": 1e308, "wide": 1e308}, 0.5)],
+)
 def test_tasks_come_in_proportion_to_the_weights(weights, expected):
     found = (make(weights=weights).groups("train", range(4000)) == 0).double().mean()
     assert abs(float(found) - expected) < 0.04  # 5 standard errors
+
+
+def test_shares_are_weights_over_their_sum_however_large():
+    assert shares("ab", {"a": 1e308, "b": 1e308}) == {"a": 0.5, "b": 0.5}
+    assert shares("ab", {"a": 0.1, "b": 0.2}) == {"a": 0.1 / (0.1 + 0.2), "b": 0.2 / (0.1 + 0.2)}
+    assert shares("abc", {"b": 2.0}) == {"a": 0.25, "b": 0.5, "c": 0.25}
+    assert shares("ab", {"a": 1e-300})["a"] == 1e-300
 
 
 def test_groups_are_the_sources_and_classes_are_told_with_theirs():
