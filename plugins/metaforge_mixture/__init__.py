@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from metaforge.components import Component
 from metaforge.errors import Problem
@@ -37,17 +37,21 @@ def metaforge_datasets() -> Sequence[Component]:
 def metaforge_check_recipe(recipe: Recipe) -> Sequence[Problem]:
     if recipe.data.use != "mixture":
         return []
+    return list(_scarce(recipe.data.options, recipe.bank.size, 1.0, "data"))
+
+
+def _scarce(options: Mapping[str, Any], size: int, part: float, key: str) -> Iterator[Problem]:
+    """Sources of the mixture at ``key``, or of one within it, of which a bank of ``size`` tasks
+    would hold too few. ``part`` of its tasks are the mixture's."""
     from metaforge_mixture.shares import shares
 
-    options = recipe.data.options
-    parts = shares(options["sources"], options.get("weights", {}))
-    expected = {name: recipe.bank.size * part for name, part in parts.items()}
-    return [
-        Problem(
-            f"data.weights.{name}",
-            f"the bank's {recipe.bank.size} tasks would hold {count:.2g} of source {name!r}, too "
-            f"few to recall any of its kind for another: raise its weight or bank.size",
-        )
-        for name, count in expected.items()
-        if count < _FEWEST
-    ]
+    for name, share in shares(options["sources"], options.get("weights", {})).items():
+        source, count = options["sources"][name], size * part * share
+        if count < _FEWEST:
+            yield Problem(
+                f"{key}.weights.{name}",
+                f"the bank's {size} tasks would hold {count:.2g} of source {name!r}, too few to "
+                "recall any of its kind for another: raise its weight or bank.size",
+            )
+        elif source["use"] == "mixture":
+            yield from _scarce(source, size, part * share, f"{key}.sources.{name}")

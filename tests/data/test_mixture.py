@@ -305,3 +305,15 @@ def test_a_source_that_the_bank_would_hardly_hold_is_named(recipe):
     with pytest.raises(RecipeError, match=r"weights\.one: the bank's 60 tasks would hold 1\.2 of"):
         load_recipe(recipe)
     load_recipe({**recipe, "bank": {"size": 200}})
+
+
+def test_a_scarce_source_of_a_mixture_within_another_is_named(recipe):
+    sources = recipe["data"]["sources"]
+    inner = {"use": "mixture", "width": 4, "sources": sources, "weights": {"one": 1.0, "two": 3.0}}
+    recipe["data"]["sources"] = {"both": inner, "other": sources["two"]}
+    load_recipe(recipe)  # 60 / 2 / 4 tasks of the scarcer one
+    found = problems(recipe, "data.sources.both.weights.one=0.1")
+    assert "data.sources.both.weights.one: the bank's 60 tasks would hold 0.97 of" in found
+    found = problems(recipe, "data.weights={both: 0.01}")
+    assert "data.weights.both: the bank's 60 tasks would hold 0.59 of" in found
+    assert "data.sources.both.weights" not in found
