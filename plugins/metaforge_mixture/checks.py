@@ -20,10 +20,10 @@ def check(options: MixtureOptions, context: Context) -> list[str]:
     """Sources that do not go together; what is wrong within one, its own check says."""
     try:
         found = _facts_of_sources(options, context)
-        kinds = _other_kinds(options)
+        kinds = _kinds(options)
     except MetaforgeError:
         return []
-    return [*kinds, *_widths(options, found), *_shared_classes(found)]
+    return [*_other_kinds(options, kinds), *_widths(options, found, kinds), *_shared_classes(found)]
 
 
 def facts(options: MixtureOptions, context: Context) -> DataFacts:
@@ -48,18 +48,30 @@ def _facts_of_sources(options: MixtureOptions, context: Context) -> dict[str, Da
     return found
 
 
-def _other_kinds(options: MixtureOptions) -> list[str]:
+def _kinds(options: MixtureOptions) -> dict[str, str]:
+    """Of the tasks of each source that says so."""
     told = {
         name: registry.get("dataset", choice.use).tasks for name, choice in options.sources.items()
     }
-    known = {name: kinds[0] for name, kinds in told.items() if kinds and len(kinds) == 1}
-    if len(set(known.values())) < 2:
-        return []
-    listed = ", ".join(f"{name}: {kind}" for name, kind in known.items())
-    return [f"sources have tasks of unlike kinds ({listed}), which cannot be in one bank"]
+    return {name: kinds[0] for name, kinds in told.items() if kinds and len(kinds) == 1}
 
 
-def _widths(options: MixtureOptions, found: Mapping[str, DataFacts]) -> Iterator[str]:
+def _other_kinds(options: MixtureOptions, kinds: Mapping[str, str]) -> Iterator[str]:
+    if len(set(kinds.values())) > 1:
+        listed = ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
+        yield f"sources have tasks of unlike kinds ({listed}), which cannot be in one bank"
+    elif options.projection != "none" and (
+        inputs := [name for name, kind in kinds.items() if kind == "regression"]
+    ):
+        yield (
+            f"the inputs of regression tasks ({', '.join(inputs)}) mean something as they are: "
+            "set projection: none, which reads no width, centre or normalize"
+        )
+
+
+def _widths(
+    options: MixtureOptions, found: Mapping[str, DataFacts], kinds: Mapping[str, str]
+) -> Iterator[str]:
     known = {name: own.width for name, own in found.items() if own.width is not None}
     if options.projection == "none":
         if len(set(known.values())) > 1:
@@ -70,7 +82,7 @@ def _widths(options: MixtureOptions, found: Mapping[str, DataFacts]) -> Iterator
             )
         return
     for name, width in known.items():
-        if width < options.width:
+        if width < options.width and kinds.get(name) != "regression":
             yield (
                 f"source {name!r} has samples of {width} numbers, fewer than width "
                 f"{options.width}; set width to {width} or less"

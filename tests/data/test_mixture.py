@@ -291,7 +291,21 @@ def test_validate_names_what_does_not_go_together(recipe):
     assert "unlike widths (one: 6, two: 9): set projection: pca" in found
     found = problems(recipe, "data.sources.three.use=sinusoids")
     assert "unlike kinds (one: classification, two: classification, three: regression)" in found
+    assert "set width to 1 or less" not in found
     assert "too few" in problems(recipe, "data.ways=30") or "30" in problems(recipe, "data.ways=30")
+
+
+def test_sources_of_regression_are_not_projected(recipe):
+    recipe["data"] = {
+        "use": "mixture",
+        "sources": {"lines": {"use": "sinusoids", "families": ["line"]}, "all": "sinusoids"},
+    }
+    recipe["inner"] = {"use": "maml", "model": {"use": "mlp", "hidden": [4]}, "steps": 1}
+    recipe["kernel"]["embedding"] = "joint"
+    found = problems(recipe, "data.width=1")
+    assert "regression tasks (lines, all) mean something as they are: set projection: none" in found
+    assert "fewer than width" not in problems(recipe)
+    load_recipe(recipe, ["data.projection=none"])
 
 
 def test_a_class_trained_on_in_one_source_and_held_out_in_another_is_named(recipe):
