@@ -2,12 +2,19 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, PositiveInt, ValidationInfo, model_validator
 
 from metaforge.options import Choice, Options, named_choices
 from metaforge.task_options import Count
 
 Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def _of_a_source(name: str, info: ValidationInfo) -> str:
+    """The key of a weight; ``sources``, the field before, is missing where it is faulty."""
+    if name not in (sources := info.data.get("sources", {name: None})):
+        raise ValueError(f"no source is named {name} (there are: {', '.join(sources)})")
+    return name
 
 
 class MixtureOptions(Options):
@@ -18,7 +25,7 @@ class MixtureOptions(Options):
         hands_down=("ways", "shots", "queries"),
         description="data sets by a name of your own, which is the group of their tasks",
     )
-    weights: dict[str, Weight] = Field(
+    weights: dict[Annotated[str, AfterValidator(_of_a_source)], Weight] = Field(
         default_factory=dict, description="relative shares of tasks by source; 1 where not given"
     )
     ways: Annotated[int, Field(ge=2)] = Field(5, description="classes of a task, in every source")
@@ -43,11 +50,6 @@ class MixtureOptions(Options):
     def _consistent(self) -> Self:
         if len(self.sources) < 2:
             raise ValueError(f"sources: a mixture needs at least two, found {len(self.sources)}")
-        if unknown := sorted(self.weights.keys() - self.sources.keys()):
-            raise ValueError(
-                f"weights: no source is named {', '.join(unknown)} (there are: "
-                f"{', '.join(self.sources)})"
-            )
         unread = {"width", "centre", "normalize"} & self.model_fields_set
         if self.projection == "none" and unread:
             raise ValueError(f"projection: none does not read {', '.join(sorted(unread))}")

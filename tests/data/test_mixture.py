@@ -331,3 +331,12 @@ def test_a_scarce_source_of_a_mixture_within_another_is_named(recipe):
     found = problems(recipe, "data.weights={both: 0.01}")
     assert "data.weights.both: the bank's 60 tasks would hold 0.59 of" in found
     assert "data.sources.both.weights" not in found
+
+
+def test_every_faulty_weight_is_named_at_once(recipe):
+    found = problems(recipe, "data.weights={one: nan, two: -1, q: 1, r: 0}")
+    assert "data.weights.q: no source is named q (there are: one, two)" in found
+    for name in ("one", "two", "r"):
+        assert f"data.weights.{name}: " in found
+    found = problems(recipe, "data.weights={q: 1}", "data.sources=3")
+    assert "no source is named" not in found
