@@ -127,17 +127,22 @@ def _faults(
         return [f"{found.path}: {found.message}" for found in error.problems if found.path]
     except MetaforgeError as error:
         return [str(error)]
-    if any(_said(candidate, key) != plain(value) for key, value in values.items()):
+    if candidate.recipe.select != resolved.recipe.select or _moved(candidate, values):
         return ["validate asks for a choice, and these are the values chosen from: list its own"]
     if _learned(candidate) and not _learned(resolved):
         return [LEARNED.format(candidate.recipe.weighting.use)]
     return [message for message in found if message not in known]
 
 
-def _said(resolved: ResolvedRecipe, key: str) -> Any:
-    """What the recipe says at a key that an override has set: ``validate`` has moved on."""
-    override = Override(split_key(key), None, "")
-    return holder(resolved.document, override)[override.path[-1]]
+def _moved(candidate: ResolvedRecipe, values: dict[str, Any]) -> bool:
+    """Whether the recipe holds at one of the keys another value than was set: ``validate``, which
+    has moved to a grid that had the key before."""
+    for key, value in values.items():
+        override = Override(split_key(key), None, "")
+        held = holder(candidate.document, override)[override.path[-1]]
+        if not isinstance(held, dict) and held != plain(value):
+            return True
+    return False
 
 
 def _messages(resolved: ResolvedRecipe, *, thorough: bool) -> list[str]:
