@@ -155,10 +155,17 @@ def zero_rows(option: str, values: np.ndarray) -> str | None:
 
 
 def constant_columns(option: str, values: np.ndarray) -> str | None:
-    """A line that names the columns of [n, p] which are the same in every row, if any are."""
+    """A line that names the columns of [n, p] which are the same in every row, if any are.
+
+    Raises ``DataError`` where all are."""
     constant = np.flatnonzero((values == values[:1]).all(0))
     if not len(constant):
         return None
+    if len(constant) == values.shape[1]:
+        raise DataError(
+            f"arrays: all rows of {option} are the same: nothing tells their classes apart; give "
+            "features that differ"
+        )
     return (
         f"arrays: {len(constant)} of {values.shape[1]} columns of {option} are constant, "
         f"first {first_few(constant)}: they say nothing of a class"

@@ -583,6 +583,7 @@ NUMBERS = {
         {},
         "x ('X' of {}) has shape [200] and dtype float32; expected numbers",
     ),
+    "the same": (X * 0 + 1, {}, "all rows of x ('X' of {}) are the same: nothing tells their cl"),
     "zeros": (
         broken(0, 7) * [0, 1, 0, 0],
         {"normalize": "l2"},
@@ -614,7 +615,7 @@ def test_the_check_finds_both_x_and_features(tmp_path):
 
 
 def test_the_check_knows_the_run_s_precision(tmp_path):
-    path = save(tmp_path, X=X.astype(np.float64) + 1e300)
+    path = save(tmp_path, X=X.astype(np.float64) * 1e50)
     recipe = {"data": {"use": "arrays", "path": str(path), **SMALL}, "inner": "ls"}
     with pytest.raises(RecipeError, match=r"data: arrays: 200 rows of x .* NaN or infinite"):
         load_recipe(recipe)

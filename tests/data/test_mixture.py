@@ -208,6 +208,14 @@ def test_a_source_that_does_not_vary_is_named():
         make(sources={"a": flat, "b": arrays(6, 2)})
 
 
+@pytest.mark.parametrize("projection", ["pca", "discriminant"])
+def test_a_source_all_of_whose_rows_are_the_same(recipe, tmp_path, projection):
+    flat = arrays(6, 1)
+    np.savez(tmp_path / "one.npz", X=flat["x"] * 0 + 0.1, y=flat["y"])
+    found = problems(recipe, f"data.projection={projection}")
+    assert "data.sources.one: arrays: all rows of x" in found
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
