@@ -23,6 +23,8 @@ FIT_TASKS, _BLOCK = 512, 64
 _WIDEST = 4096
 #: Ridge on the within-class scatter, relative to its mean eigenvalue.
 _RIDGE = 1e-3
+#: The within-class scatter at least, relative to the total: beneath is rounding of float32.
+_LEAST_WITHIN = 1e-14
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +75,8 @@ def fit(source: TaskSource, options: MixtureOptions, name: str) -> Projection:
     ``pca``: eigenvectors of the total covariance with the w largest eigenvalues.
     ``discriminant``: of ``within^-1 total`` (Fisher), the within-class covariance with a small
     ridge. Signs are such that each vector's largest entry is positive. Raises ``DataError``
-    for too few columns or directions, and for too many columns.
+    for too few columns or directions, for too many columns, and under ``discriminant`` for
+    classes whose samples are all alike.
     """
     found = moments(source, name)
     columns = len(found.mean)
@@ -122,6 +125,11 @@ def _basis(found: Moments, options: MixtureOptions, name: str) -> Tensor:
     if options.projection == "pca":
         values, vectors = (part.flip(-1) for part in torch.linalg.eigh(total))
     else:
+        if within.trace() <= _LEAST_WITHIN * total.trace().abs():
+            raise DataError(
+                f"mixture: the samples of source {name!r} do not vary within their classes, which "
+                "projection: discriminant measures; set data.projection: pca"
+            )
         ridge = _RIDGE * within.diagonal().mean() * torch.eye(len(within)).to(within)
         values, vectors = generalized_eigenvectors(total, within + ridge)
     values, vectors = values[:width], vectors[:, :width]

@@ -208,6 +208,15 @@ def test_a_source_that_does_not_vary_is_named():
         make(sources={"a": flat, "b": arrays(6, 2)})
 
 
+def test_a_source_that_does_not_vary_within_its_classes_has_no_discriminant():
+    alike = arrays(6, 1)
+    alike["x"] = alike["x"].reshape(CLASSES, ROWS, 6)[:, :1].repeat(ROWS, 1).reshape(-1, 6)
+    sources = {"a": alike, "b": arrays(6, 2)}
+    with pytest.raises(DataError, match=r"source 'a' do not vary within their classes, .*: pca"):
+        make(sources=sources, projection="discriminant")
+    make(sources=sources)
+
+
 @pytest.mark.parametrize("projection", ["pca", "discriminant"])
 def test_a_source_all_of_whose_rows_are_the_same(recipe, tmp_path, projection):
     flat = arrays(6, 1)
