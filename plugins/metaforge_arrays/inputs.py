@@ -43,7 +43,8 @@ class Reader:
             return _channels_first(x.astype(np.uint8)), None
         if x.dtype == np.uint8:
             return _channels_first(x), 1 / 255
-        return check_finite(told, _channels_first(as_float(x, self.context.dtype))), None
+        images = check_finite(told, _channels_first(as_float(x, self.context.dtype)))
+        return check_lengths(told, images), None
 
     def features(self) -> np.ndarray | None:
         """[n, p], or None where there are none beside x."""
@@ -59,7 +60,10 @@ class Reader:
             self.context.report(line)
         if self.options.normalize == "none" and (line := zero_rows(told, values)):
             self.context.report(line)
-        return normalize(told, values, self.train, self.options.normalize)
+        how = self.options.normalize
+        if how != "standardize":
+            check_lengths(told, values)
+        return normalize(told, values, self.train, how)
 
 
 def check_header(option: str, options: ArraysOptions, arrays: Arrays) -> tuple[int, ...]:
@@ -139,6 +143,20 @@ def check_finite(option: str, values: np.ndarray) -> np.ndarray:
         raise DataError(
             f"arrays: {len(bad)} rows of {option} hold NaN or infinite numbers, first "
             f"{first_few(bad)}; mend them or leave them out"
+        )
+    return values
+
+
+def check_lengths(option: str, values: np.ndarray) -> np.ndarray:
+    """The finite values. Raises ``DataError`` with the first rows whose squared length their
+    dtype cannot hold: norms of theirs are infinite, and dividing by them leaves zeros."""
+    rows = values.reshape(len(values), -1)
+    bad = np.flatnonzero(~np.isfinite(np.einsum("ij,ij->i", rows, rows)))
+    if len(bad):
+        raise DataError(
+            f"arrays: {len(bad)} rows of {option} are too large for {values.dtype}, which does not "
+            f"hold their squared lengths, first {first_few(bad)}: divide all rows by a number, or "
+            "standardize"
         )
     return values
 

@@ -343,10 +343,21 @@ def test_rows_that_are_not_finite_are_named(value, where):
 
 def test_numbers_that_overflow_the_run_s_precision_are_named():
     x = X.astype(np.float64)
-    x[5, 0] = 1e300
+    x[5, 0] = 1e100
     make(Context(dtype="float64"), x=x)
     with pytest.raises(DataError, match="1 rows of x hold NaN or infinite numbers, first 5"):
         make(x=x)
+
+
+def test_large_numbers_can_be_standardised_or_have_a_precision_that_holds_their_squares():
+    with pytest.raises(DataError, match="rows of x are too large for float32"):
+        make(x=X * 1e25, normalize="l2")
+    large = make(x=X * 1e25, normalize="standardize").batch("train", range(20)).query_x
+    usual = make(normalize="standardize").batch("train", range(20)).query_x
+    assert torch.allclose(large, usual, atol=1e-5)
+    for how in ("none", "l2"):
+        assert problems(x=X * 1e15, normalize=how) == []
+        make(Context(dtype="float64"), x=X * 1e25, normalize=how)
 
 
 def test_rows_of_zeros_have_no_direction():
@@ -571,6 +582,12 @@ def test_a_relative_path_starts_at_the_recipe_s_folder(tmp_path, monkeypatch):
 NUMBERS = {
     "NaN": (broken(np.nan, 7, 9), {}, "2 rows of x ('X' of {}) hold NaN or infinite numbers"),
     "infinite": (broken(np.inf, 7), {}, "1 rows of x ('X' of {}) hold NaN or infinite numbers"),
+    "huge": (broken(1e30, 7, 9), {}, "2 rows of x ('X' of {}) are too large for float32, which"),
+    "huge images": (
+        broken(-1e30, 7).reshape(-1, 2, 2),
+        {},
+        "1 rows of x ('X' of {}) are too large for float32, which does not hold their squared l",
+    ),
     "in images": (
         broken(np.nan, 7).reshape(-1, 2, 2),
         {},
