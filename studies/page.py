@@ -39,8 +39,7 @@ def headline(runs: Runs, folder: Path) -> str:
     header = ["data", "n", "J = 0", "SP", "SP - random M", "oracle - random M"]
     rows = [[*header, "share of the oracle's gain", "own group recalled"]]
     for name, title in plan.DATA.items():
-        cell = Cell(name, "maml" if name == "sinusoids" else "ls")
-        found = runs.found(cell)
+        found = runs.found(Cell(name, plan.own_learner(name)))
         scale = _scale(name)
         own, control, best = (scores(found, a) for a in ("conditional", "random_m", "oracle"))
         rows.append(
@@ -89,7 +88,7 @@ def without_target(runs: Runs, folder: Path) -> str:
 
 def regression(runs: Runs, folder: Path) -> str:
     """Mean squared errors as ratios to the control's."""
-    found = runs.found(Cell("sinusoids", "maml"))
+    found = runs.found(Cell("sinusoids", plan.own_learner("sinusoids")))
     rows = [["mean squared error of SP, as a share of that of", "share", "n"]]
     for own, arm in (
         ("conditional", "unconditional"),

@@ -73,8 +73,9 @@ def _fewer(data: str) -> tuple[str, ...]:
     )
 
 
-#: As in the recipes of the same names, where these values were chosen on validation tasks;
-#: the rate of r2d2's conditioning is doubled, like that of ls, as J is half of theirs.
+#: Phase 1 and the inner loop as in the shipped recipes of these learners, where the values were
+#: chosen on validation tasks. J is that of the data's recipe, and the rates of conditioning that
+#: were chosen for twice as many steps are doubled, as ls has it; not chosen anew.
 LEARNERS: dict[str, tuple[str, ...]] = {
     "ls": (),
     "maml": (
@@ -94,8 +95,9 @@ LEARNERS: dict[str, tuple[str, ...]] = {
         "condition.batch=4",
     ),
 }
-#: Learners that are slow on a CPU are run where the sources differ, on fewer targets.
+#: Learners that are slow on a CPU are run where the sources differ.
 SLOW = ("r2d2", "leo")
+#: Of what is not the recipe's own: each run is long.
 _HALF = ("evaluate.targets=100",)
 SIGNATURES = ("mean", "moments", "fourier", "classes", "set", "learned", SIGNATURE)
 #: What a row of signatures shows beside SP itself comes from the main runs: the controls do

@@ -12,8 +12,7 @@ from metaforge.options import Choice
 from metaforge.plugins import host
 from metaforge.recipe.checks import Found, setting
 from metaforge.recipe.component_checks import component_problems
-from metaforge.recipe.document import plain
-from metaforge.recipe.overrides import Override, holder, split_key
+from metaforge.recipe.overrides import split_key
 from metaforge.recipe.render import key_names, sections, shown
 from metaforge.recipe.schema import Recipe
 from metaforge.recipe.trials import SELECTABLE, STEPS, Trials
@@ -127,22 +126,11 @@ def _faults(
         return [f"{found.path}: {found.message}" for found in error.problems if found.path]
     except MetaforgeError as error:
         return [str(error)]
-    if candidate.recipe.select != resolved.recipe.select or _moved(candidate, values):
+    if candidate.validates:  # those of the recipe itself have moved to the grid before
         return ["validate asks for a choice, and these are the values chosen from: list its own"]
     if _learned(candidate) and not _learned(resolved):
         return [LEARNED.format(candidate.recipe.weighting.use)]
     return [message for message in found if message not in known]
-
-
-def _moved(candidate: ResolvedRecipe, values: dict[str, Any]) -> bool:
-    """Whether the recipe holds at one of the keys another value than was set: ``validate``, which
-    has moved to a grid that had the key before."""
-    for key, value in values.items():
-        override = Override(split_key(key), None, "")
-        held = holder(candidate.document, override)[override.path[-1]]
-        if not isinstance(held, dict) and held != plain(value):
-            return True
-    return False
 
 
 def _messages(resolved: ResolvedRecipe, *, thorough: bool) -> list[str]:

@@ -36,7 +36,7 @@ class ResolvedRecipe:
     what its relative paths start from. ``notes`` tell what overrides dropped; ``changes``
     maps dotted keys to the values that differ from the defaults. ``chosen`` has the
     components, nested ones included, with their validated options. ``unchecked`` tells what
-    the components' checks left to the run.
+    the components' checks left to the run, ``validates`` which options said ``validate``.
     """
 
     recipe: Recipe
@@ -49,6 +49,7 @@ class ResolvedRecipe:
     chosen: tuple[Chosen, ...] = field(repr=False)
     document: Document = field(repr=False)
     unchecked: tuple[str, ...] = ()
+    validates: tuple[str, ...] = ()
 
     def to_yaml(self) -> str:
         """The complete recipe as text; loading it gives the same recipe."""
@@ -164,9 +165,9 @@ def _resolved(
 ) -> ResolvedRecipe:
     presets.expand(document)
     found = _valid(document, base_dir)
-    if moved := validated.expand(document, found.chosen):
+    validates = validated.expand(document, found.chosen)
+    if validates:
         found = _valid(document, base_dir)
-        notes = [*notes, *moved]
     assert found.recipe is not None
     return ResolvedRecipe(
         recipe=found.recipe,
@@ -174,10 +175,11 @@ def _resolved(
         source=source,
         base_dir=base_dir,
         overrides=overrides,
-        notes=tuple(notes),
+        notes=(*notes, *validates),
         changes=changes(found.recipe, found.chosen),
         chosen=tuple(found.chosen),
         document=document,
+        validates=tuple(validates),
     )
 
 

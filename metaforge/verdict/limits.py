@@ -97,7 +97,8 @@ def _target_term_suffices(found: Findings) -> Limit | None:
 
 
 def _falling(found: Findings) -> Limit | None:
-    """Unless tasks at random gain by as many steps: then it is not the steps."""
+    """Unless SP does worse than the control, which as many steps do no harm: then it is what is
+    recalled."""
     steps, fall = found.steps, found.steps.best_over_last
     if fall is None or not worth_shown(fall, found.worth):
         return None

@@ -68,6 +68,7 @@ def read_inputs(
     x = kept(x.reshape(*x.shape[:2], -1).to(torch.float64), keep)
     if options.normalize and not tasks.is_regression:
         lengths = torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp_min_(_SHORTEST)
+        # in place where the change to float64 made a copy: else x is the task's own
         x = x / lengths if x.dtype == tasks.support_x.dtype else x.div_(lengths)
     return x, keep
 

@@ -350,6 +350,7 @@ EDGES = {
     "least": ({"kernel.scale": [4, 8, 16]}, 4, 3, ["kernel.scale: 4, the least value tried"]),
     "greatest": ({"kernel.scale": [1, 2, 4]}, 4, 3, ["kernel.scale: 4, the greatest value tried"]),
     "two values have none": ({"kernel.scale": [1, 4]}, 4, 3, []),
+    "nor have they given twice": ({"kernel.scale": [1, 4, 4]}, 4, 3, []),
     "the whole bank": ({"condition.top_m": [10, 50, 200]}, 1, 200, []),
     "most of the bank": ({"condition.top_m": [10, 50, 199]}, 1, 199, ["condition.top_m: 199"]),
 }

@@ -12,6 +12,7 @@ import metaforge
 from metaforge.cli import main
 from metaforge.errors import DamagedFile
 from metaforge.report import render_text
+from metaforge.report.format import number
 from metaforge.report.verdict import lines
 from tests.engine.verdict_cases import judged
 from tests.small import SMALL
@@ -120,3 +121,18 @@ def test_a_bank_with_no_group_of_any_target_is_told():
     found = judged({"conditional": 0.05, "random_m": 0.01}, absent=100)
     told = next(line for line in lines(found, 100.0) if line.startswith("recalled"))
     assert told.split("  ")[-1] == "no bank task of the group of 100 of 100 targets"
+
+
+@pytest.mark.parametrize(
+    ("value", "scale", "told"),
+    [
+        (1.23456e-5, 1.0, "+1.23e-05"),
+        (-4.99e-4, 1.0, "-4.99e-04"),
+        (5e-4, 1.0, "+0.001"),
+        (0.0, 1.0, "+0.000"),
+        (1.23456e-5, 100.0, "+0.00"),
+        (None, 1.0, "undefined"),
+    ],
+)
+def test_errors_too_small_for_three_decimals_keep_three_digits(value, scale, told):
+    assert number(value, scale, sign=True) == told

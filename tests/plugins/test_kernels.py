@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -195,6 +196,25 @@ def test_near_rows_keep_their_digits(gap: float) -> None:
 def test_many_equal_rows_fit_in_chunks() -> None:
     rows = signatures(1, 300).expand(200, -1)
     assert squared_distances(rows, rows).eq(0).all()
+
+
+def test_blocks_of_distances_are_those_of_every_pair() -> None:
+    """1500 rows are four blocks; near rows and equal ones stand at the blocks' ends."""
+    a, b = signatures(1500, 64), signatures(300, 64, seed=1)
+    b[0], b[1] = a[435], a[436] + 1e-5 * signatures(1, 64, seed=2)[0]
+    found = squared_distances(a, b)
+    every = torch.stack([(a - row).square().sum(1) for row in b], 1)
+    torch.testing.assert_close(found, every, rtol=1e-8, atol=0)
+    assert found[435, 0] == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_signature_leaves_its_tasks_as_they_are(dtype: torch.dtype) -> None:
+    tasks = classification()
+    tasks = replace(tasks, support_x=tasks.support_x.to(dtype) * 3)
+    before = tasks.support_x.clone()
+    KERNELS["linear"](embedding="mean").signature(tasks)
+    assert torch.equal(tasks.support_x, before)
 
 
 # -- refusals ------------------------------------------------------------------------
