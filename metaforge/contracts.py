@@ -205,8 +205,8 @@ class TaskKernel(Part, ABC):
         """What a run's header says: the options that are in force. Default: all."""
         return dict(self.options)
 
-    def state(self) -> dict[str, float]:
-        """What ``fit`` fixed, for the run's record (bandwidth and the like)."""
+    def state(self) -> dict[str, float | str]:
+        """What ``fit`` fixed, for the run's record: the bandwidth, a choice of signature."""
         return {}
 
 

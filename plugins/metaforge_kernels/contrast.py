@@ -28,6 +28,10 @@ _LEAST = 1e-12
 _EQUAL = 1e-20
 
 
+class NothingApart(NumericError):
+    """The bank tasks show nothing that tells them apart."""
+
+
 class Contrast(SignatureMap):
     """Signatures ``[B, r]`` in float64, learned from bank tasks without knowing their groups.
 
@@ -44,7 +48,7 @@ class Contrast(SignatureMap):
     is probabilistic linear discriminant analysis (Ioffe 2006) with tasks in place of persons.
 
     Raises ``PluginError`` if the tasks that it is fitted on have no queries, and for use before;
-    ``NumericError`` if no lambda_i is above 1; ``DataError`` if W does not fit in memory, and what
+    ``NothingApart`` if no lambda_i is above 1; ``DataError`` if W does not fit in memory, and what
     ``classes`` raises.
     """
 
@@ -68,7 +72,7 @@ class Contrast(SignatureMap):
         lambdas, vectors = _directions(support, self._describe(queries))
         above = lambdas > 1
         if not bool(above.any()):
-            raise NumericError(
+            raise NothingApart(
                 f"task kernel {self.kernel_name!r}: embedding: contrast finds nothing that tells "
                 f"the {len(sample)} bank tasks looked at apart, beyond what their few samples "
                 "blur; take more bank tasks, another embedding, or weighting: {use: uniform}"

@@ -23,7 +23,7 @@ from metaforge_kernels.samples import (
     read_pairs,
 )
 
-Kind = Literal["auto", "mean", "moments", "fourier", "joint"]
+Kind = Literal["mean", "moments", "fourier", "joint"]
 
 
 class Embedding(SignatureMap):
@@ -52,45 +52,38 @@ class Embedding(SignatureMap):
 
     def __init__(self, options: SignatureOptions, kernel_name: str, kind: Kind):
         super().__init__(options, kernel_name)
-        self._chosen = kind
+        self._kind = kind
         self._standardize: Standardization | None = None
         self._frequencies: Tensor | None = None
 
     def fit(self, sample: TaskBatch, generator: torch.Generator) -> None:
         """Standardise by the sample, draw the frequencies."""
-        kind = self._kind(sample)
-        if kind == "mean":
+        if self._kind == "mean":
             return
-        if kind == "moments":
+        if self._kind == "moments":
             self._standardize = Standardization.of(in_blocks(self._moments, sample))
             return
-        parts, keep = self._parts(sample, kind)
+        parts, keep = self._parts(sample)
         self._standardize = Standardization.of(*(part[keep] for part in parts))
         shape = sum(part.shape[-1] for part in parts), self.options.frequencies
         frequencies = torch.randn(*shape, generator=generator, dtype=torch.float64)
         self._frequencies = frequencies.to(sample.support_x.device) / self.options.width
 
     def __call__(self, tasks: TaskBatch) -> Tensor:
-        kind = self._kind(tasks)
-        if kind == "mean":
+        if self._kind == "mean":
             return in_blocks(lambda some: masked_mean(*self._inputs(some)), tasks)
         standardize = self._standardize
         if standardize is None:
-            raise self.unfitted(kind)
-        if kind == "moments":
+            raise self.unfitted(self._kind)
+        if self._kind == "moments":
             return in_blocks(lambda some: standardize(self._moments(some)), tasks)
-        return in_blocks(lambda some: self._waves(*self._parts(some, kind)), tasks)
-
-    def _kind(self, tasks: TaskBatch) -> Kind:
-        if self._chosen == "auto":
-            return "joint" if tasks.is_regression else "mean"
-        return self._chosen
+        return in_blocks(lambda some: self._waves(*self._parts(some)), tasks)
 
     def _inputs(self, tasks: TaskBatch) -> tuple[Tensor, Tensor]:
         return read_inputs(tasks, self.options, self.kernel_name)
 
-    def _parts(self, tasks: TaskBatch, kind: Kind) -> tuple[list[Tensor], Tensor]:
-        if kind == "joint":
+    def _parts(self, tasks: TaskBatch) -> tuple[list[Tensor], Tensor]:
+        if self._kind == "joint":
             return read_pairs(tasks, self.options, self.kernel_name)
         x, keep = self._inputs(tasks)
         return [x], keep

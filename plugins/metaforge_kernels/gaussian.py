@@ -56,5 +56,5 @@ class Gaussian(SignatureKernel):
     def diag(self, a: Tensor) -> Tensor:
         return a.new_ones(len(a))
 
-    def state(self) -> dict[str, float]:
+    def state(self) -> dict[str, float | str]:
         return {"gamma": self.gamma} | super().state()

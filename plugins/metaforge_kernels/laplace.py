@@ -49,5 +49,5 @@ class Laplace(SignatureKernel):
     def diag(self, a: Tensor) -> Tensor:
         return a.new_ones(len(a))
 
-    def state(self) -> dict[str, float]:
+    def state(self) -> dict[str, float | str]:
         return {"sigma": self.sigma} | super().state()

@@ -93,8 +93,8 @@ class Learned(SignatureMap):
             raise self.unfitted("learned")
         return in_blocks(lambda some: _encode(self._network, self._samples(some)), tasks)
 
-    def state(self) -> dict[str, float]:
-        return self._state
+    def state(self) -> dict[str, float | str]:
+        return {**self._state}
 
     def _samples(self, tasks: TaskBatch) -> Samples:
         """Of unit variance on average, as layers like their inputs."""

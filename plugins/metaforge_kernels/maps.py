@@ -32,7 +32,7 @@ class SignatureMap(ABC):
     def space(self) -> Space:
         return Euclidean()
 
-    def state(self) -> dict[str, float]:
+    def state(self) -> dict[str, float | str]:
         """What the fit found, for the run's record."""
         return {}
 

@@ -65,7 +65,9 @@ class SignatureOptions(Options):
         "classes: how a task's classes lie, whatever their numbers; fourier: mean of random "
         "Fourier features, joint: of those of (x, y); set: the samples themselves, compared by "
         "their maximum mean discrepancy; contrast, learned: what tells bank tasks apart, linear "
-        "in moments or by a small network; auto: joint for regression, mean for classification",
+        "in moments or by a small network; auto: joint for regression; for "
+        "classification contrast, or mean where the width is given in numbers, where queries are "
+        "read, features have over 2048 numbers or contrast finds nothing",
     )
     normalize: bool = Field(
         True, description="L2-normalise each sample's features (classification tasks only)"
@@ -94,6 +96,11 @@ class SignatureOptions(Options):
                 "take signature: support"
             )
         return self
+
+    @property
+    def may_learn(self) -> bool:
+        """Whether ``embedding: auto`` may take a signature that is learned from the bank."""
+        return False
 
     def _unread(self) -> set[str]:
         """Options that some embedding reads, and this one does not."""
@@ -139,6 +146,10 @@ class BandwidthOptions(SignatureOptions):
     def by_median(self) -> bool:
         """Whether the width is fitted by the median heuristic: unless another is given."""
         raise NotImplementedError
+
+    @property
+    def may_learn(self) -> bool:
+        return self.by_median and self.signature == "support"
 
     def in_force(self) -> dict[str, Any]:
         found = super().in_force()

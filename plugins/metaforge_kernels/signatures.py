@@ -12,6 +12,7 @@ from metaforge.components import Context
 from metaforge.contracts import TaskKernel
 from metaforge.gram import signature
 from metaforge.tasks import TaskBatch
+from metaforge_kernels.auto import Auto
 from metaforge_kernels.classes import Classes
 from metaforge_kernels.contrast import Contrast
 from metaforge_kernels.distances import Space, median_squared_distance
@@ -25,6 +26,8 @@ from metaforge_kernels.sets import SampleSet
 def signature_map(options: SignatureOptions, kernel_name: str) -> SignatureMap:
     """The map that ``options.embedding`` names."""
     match options.embedding:
+        case "auto":
+            return Auto(options, kernel_name)
         case "classes":
             return Classes(options, kernel_name)
         case "set":
@@ -63,5 +66,5 @@ class SignatureKernel(TaskKernel, ABC):
     def describe(self) -> dict[str, Any]:
         return self.options.in_force()
 
-    def state(self) -> dict[str, float]:
+    def state(self) -> dict[str, float | str]:
         return self.embedding.state()

@@ -13,6 +13,7 @@ from torch import Tensor
 from metaforge.errors import NumericError, PluginError
 from metaforge.tasks import TaskBatch
 from metaforge.testing import kernels as laws
+from metaforge_kernels import auto
 from metaforge_kernels.distances import squared_distances
 from metaforge_kernels.gaussian import Gaussian
 from metaforge_kernels.laplace import Laplace
@@ -149,6 +150,51 @@ def test_median_of_equal_signatures_is_an_error_with_advice(kernel: str, embeddi
 def test_contrast_of_equal_tasks_is_an_error_with_advice(kernel: str) -> None:
     with pytest.raises(NumericError, match=f"{kernel}.*nothing that tells the 300 bank tasks"):
         KERNELS[kernel](embedding="contrast").fit(equal_tasks(), torch.Generator())
+
+
+@pytest.mark.parametrize(
+    ("options", "taken"),
+    [
+        ({}, "contrast"),
+        ({"bandwidth": "median", "scale": 4.0}, "contrast"),
+        ({"signature": "all"}, "mean"),
+        ({"gamma": 50.0}, "mean"),
+        ({"sigma": 2.0}, "mean"),
+    ],
+)
+def test_auto_is_contrast_where_a_width_is_fitted_to_it(options: dict, taken: str) -> None:
+    found, same = (
+        KERNELS["gaussian"](embedding=embedding, **options) for embedding in ("auto", taken)
+    )
+    for kernel in (found, same):
+        kernel.fit(classification(), torch.Generator())
+    assert found.state() == same.state() | {"embedding": taken}
+    torch.testing.assert_close(
+        found.signature(classification()), same.signature(classification()), rtol=0, atol=0
+    )
+
+
+def test_auto_is_mean_where_contrast_cannot_be_or_finds_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tasks = classification()
+    alone = replace(tasks, query_x=None, query_y=None)
+    many = tasks[[0] * 2000]
+    noise = torch.randn(2, *many.support_x.shape, generator=torch.Generator().manual_seed(0))
+    alike = replace(many, support_x=noise[0], query_x=noise[1])
+    assert taken_by_auto(tasks) == "contrast"
+    assert taken_by_auto(alone) == "mean"
+    assert taken_by_auto(alike) == "mean"
+    assert KERNELS["linear"]().state() == {}
+    monkeypatch.setattr(auto, "_WIDEST", 4)
+    assert taken_by_auto(tasks) == "mean"
+    assert taken_by_auto(regression()) == "joint"
+
+
+def taken_by_auto(tasks: TaskBatch) -> str | float:
+    made = KERNELS["gaussian"]()
+    made.fit(tasks, torch.Generator().manual_seed(0))
+    return made.state()["embedding"]
 
 
 def test_learned_on_equal_tasks_is_an_error_with_advice() -> None:

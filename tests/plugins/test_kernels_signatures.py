@@ -18,6 +18,10 @@ from metaforge_kernels.signatures import signature_map
 from tests.plugins.test_kernels import KERNELS, classification, regression
 
 
+def mean(**options) -> SignatureMap:
+    return embedding(embedding="mean", **options)
+
+
 def embedding(**options) -> SignatureMap:
     return signature_map(SignatureOptions(**options), "test")
 
@@ -30,18 +34,18 @@ def fitted(tasks: TaskBatch, **options) -> SignatureMap:
 
 def test_mean_is_of_normalised_features_and_not_normalised_again() -> None:
     tasks = classification()
-    found = embedding()(tasks)
+    found = mean()(tasks)
     x = tasks.support_x.double()
     torch.testing.assert_close(found, (x / x.norm(dim=-1, keepdim=True)).mean(1))
     assert (found.norm(dim=1) < 0.999).all()
-    torch.testing.assert_close(embedding(normalize=False)(tasks), x.mean(1))
+    torch.testing.assert_close(mean(normalize=False)(tasks), x.mean(1))
 
 
 def test_unequal_shots_average_the_samples_that_are_there() -> None:
     tasks = classification()
     mask = tasks.support_mask.clone()
     mask[0, 3:] = 0
-    found = embedding()(replace(tasks, support_mask=mask))
+    found = mean()(replace(tasks, support_mask=mask))
     short = tasks[:1]
     alone = replace(
         short,
@@ -49,25 +53,24 @@ def test_unequal_shots_average_the_samples_that_are_there() -> None:
         support_y=short.support_y[:, :3],
         support_mask=short.support_mask[:, :3],
     )
-    torch.testing.assert_close(found[:1], embedding()(alone))
+    torch.testing.assert_close(found[:1], mean()(alone))
 
 
 def test_images_are_flattened() -> None:
     images = torch.rand(2, 4, 1, 3, 3)
     tasks = TaskBatch(images, torch.tensor([[0, 0, 1, 1]]).expand(2, -1))
-    assert embedding()(tasks).shape == (2, 9)
+    assert mean()(tasks).shape == (2, 9)
 
 
 def test_a_zero_feature_row_stays_finite() -> None:
     tasks = classification()
     x = tasks.support_x.clone()
     x[0, 0] = 0
-    assert torch.isfinite(embedding()(replace(tasks, support_x=x))).all()
+    assert torch.isfinite(mean()(replace(tasks, support_x=x))).all()
 
 
-def test_auto_is_mean_for_classification_and_joint_for_regression() -> None:
-    images, points = classification(), regression()
-    assert torch.equal(embedding()(images), embedding(embedding="mean")(images))
+def test_auto_is_joint_for_regression() -> None:
+    points = regression()
     auto, joint = fitted(points), fitted(points, embedding="joint")
     assert torch.equal(auto(points), joint(points))
     assert auto(points).shape == (len(points), 512)
@@ -148,7 +151,7 @@ def test_all_with_a_joint_embedding_is_refused(kernel: str) -> None:
 
 def test_all_without_queries_is_refused() -> None:
     with pytest.raises(PluginError, match=r"'test'.*signature: all reads query inputs"):
-        embedding(signature="all")(classification().without_query())
+        mean(signature="all")(classification().without_query())
 
 
 @pytest.mark.parametrize("kind", ["fourier", "joint"])
