@@ -106,7 +106,7 @@ class SetSpace(Space):
     """Sets of weighted samples, each as its mean embedding (Gretton et al. 2012).
 
     With ``k(z, z') = exp(-|z - z'|^2 / (2 width^2))``, for sets A of samples z_s with weights
-    w_s and B of samples z'_t with weights w'_t,
+    w_s and B of samples z'_t with weights w'_t, each summing to 1,
 
         <A, B>    = sum_s sum_t w_s w'_t k(z_s, z'_t)
         d(A, B)^2 = <A, A> + <B, B> - 2 <A, B>,
@@ -175,14 +175,16 @@ class SetSpace(Space):
         z, h, change = z / self._width, (other - z) / self._width, w - own
         gram = z @ z.mT
         half = gram.diagonal(dim1=1, dim2=2) / 2
-        kernel = (gram - half[:, :, None] - half[:, None]).exp()  # k(z_s, z_t)
+        exponent = gram - half[:, :, None] - half[:, None]
+        kernel = exponent.exp()  # k(z_s, z_t)
         along = z @ h.mT
         # k(z_s, z'_t) = k(z_s, z_t) exp(e_st)
         e = along - along.diagonal(dim1=1, dim2=2)[:, None] - h.square().sum(-1)[:, None] / 2
         both, cross = e + e.mT, h @ h.mT  # k(z'_s, z'_t) = k(z_s, z_t) exp(both + cross)
         moved = kernel * (e.expm1() * e.mT.expm1() + both.exp() * cross.expm1())
         mixed = -kernel * e.exp() * (e.mT + cross).expm1()
-        still = kernel * (both + cross).exp()
+        # less 1, which adds nothing as both sets' weights sum to 1, and leaves no rounding
+        still = (exponent + both + cross).expm1()
         total = (
             w[:, :, None] * moved * w[:, None]
             + 2 * w[:, :, None] * mixed * change[:, None]

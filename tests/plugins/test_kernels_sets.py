@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from metaforge.errors import DataError, PluginError
+from metaforge.errors import DataError, NumericError, PluginError
 from metaforge.gram import KernelGram
 from metaforge.tasks import TaskBatch
 from metaforge.testing import kernels as laws
@@ -125,14 +125,26 @@ def test_near_sets_keep_their_digits() -> None:
     map_ = fitted(tasks)
     a = map_(tasks)
     step = torch.randn(a.shape, generator=torch.Generator().manual_seed(0), dtype=a.dtype)
+    step *= a != 0  # empty places stay so
+    weights, full = step[:, -6:], a[:, -6:] != 0
+    weights -= full * (weights.sum(1) / full.sum(1))[:, None]  # their sum is 1 after it too
 
     def shares(gap: float) -> Tensor:
-        moved = a + gap * step * (a != 0)  # samples and weights alike; empty places stay so
+        moved = a + gap * step  # samples and weights
         return map_.space.squared_distances(a, moved).diagonal() / gap**2
 
     at_six, at_ten = shares(1e-6), shares(1e-10)
     torch.testing.assert_close(at_ten, at_six, rtol=1e-4, atol=0)
     torch.testing.assert_close(at_six, shares(1e-3), rtol=0.05, atol=0)
+
+
+def test_sets_of_unequal_numbers_of_the_same_sample_are_equal() -> None:
+    tasks = unequal(classification())
+    alike = replace(tasks, support_x=torch.ones_like(tasks.support_x))
+    map_ = fitted(alike)
+    assert map_.space.squared_distances(map_(alike), map_(alike)).eq(0).all()
+    with pytest.raises(NumericError, match="all equal"):
+        KERNELS["gaussian"](embedding="set").fit(alike, torch.Generator())
 
 
 @pytest.mark.parametrize("tile", [1, 200, 5000])
