@@ -11,8 +11,10 @@ class DataFacts:
     """Facts that a check can have at once; None or nothing where they take the data itself.
 
     width    numbers of a sample's features (of the input, if there are none)
-    classes  names of the classes of each split; labels that are no names are left out
+    classes  names of the classes of each split, the same name for the same thing
+    tasks    their kind, where it takes the options to tell
     """
 
     width: int | None = None
     classes: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    tasks: str | None = None

@@ -30,6 +30,8 @@ MOST_ABSENT = 0.5
 #: A measured gain below this share of what is worth having is too small to look for; then the
 #: targets are told that would show what is worth having.
 LEAST_SOUGHT = 0.1
+#: Targets whose scatter tells how many would show a gain.
+FEWEST = 10
 
 
 class Limit(NamedTuple):
@@ -283,6 +285,8 @@ def _nothing_shows(found: Findings) -> Limit:
         )
         if found.recalled is not None and found.oracle is None:
             advice += f"; add the oracle to learn why: {with_controls(found, 'oracle')}"
+    elif gain["sd"] and gain["n"] < FEWEST:
+        advice = f"{gain['n']} targets do not tell how many it takes: take {FEWEST} or more"
     elif not gain["sd"]:
         advice = "No interval is defined: take more targets, and a control that is not SP itself"
     else:

@@ -79,19 +79,24 @@ def has_groups(options: ArraysOptions) -> bool:
 
 
 def facts(options: ArraysOptions, context: Context) -> DataFacts:
-    """Width and class names. Labels without ``class_names`` are names if they are words: the
-    numbers of two files have nothing in common. Raises what ``make_pools`` raises."""
+    """Width and class names. Labels without ``class_names`` are names if they are words; numbers
+    mean something within their file alone. Raises what ``make_pools`` raises."""
     arrays = Arrays(options.path)
     option = "x" if options.features is None else "features"
     columns = options.bits if option == "x" else None
     width = prod(columns or arrays.header(option, getattr(options, option))[0][1:])
     pools = make_pools(options, arrays)
     words = options.class_names is not None or arrays.get("y", options.y).dtype.kind in "US"
+    where = ""
+    if not words:
+        if options.path is None:
+            return DataFacts(width=width)
+        where = f"{options.y} of {options.path.resolve()}: "
     names = {
-        split: frozenset(name for pool in some for name in pool.class_names)
+        split: frozenset(where + name for pool in some for name in pool.class_names)
         for split, some in pools.items()
     }
-    return DataFacts(width=width, classes=names if words else {})
+    return DataFacts(width=width, classes=names)
 
 
 def make_pools(options: ArraysOptions, arrays: Arrays) -> dict[str, list[Pool]]:

@@ -20,9 +20,9 @@ def check(options: MixtureOptions, context: Context) -> list[str]:
     """Sources that do not go together; what is wrong within one, its own check says."""
     try:
         found = _facts_of_sources(options, context)
-        kinds = _kinds(options)
     except MetaforgeError:
         return []
+    kinds = _kinds(options, found)
     return [*_other_kinds(options, kinds), *_widths(options, found, kinds), *_shared_classes(found)]
 
 
@@ -35,7 +35,8 @@ def facts(options: MixtureOptions, context: Context) -> DataFacts:
             told = frozenset(f"{name}: {one}" for one in names)
             classes[split] = classes.get(split, frozenset()) | told
     width = next(iter(found.values())).width if options.projection == "none" else options.width
-    return DataFacts(width, classes)
+    kinds = set(_kinds(options, found).values())
+    return DataFacts(width, classes, kinds.pop() if len(kinds) == 1 else None)
 
 
 def _facts_of_sources(options: MixtureOptions, context: Context) -> dict[str, DataFacts]:
@@ -48,12 +49,15 @@ def _facts_of_sources(options: MixtureOptions, context: Context) -> dict[str, Da
     return found
 
 
-def _kinds(options: MixtureOptions) -> dict[str, str]:
-    """Of the tasks of each source that says so."""
-    told = {
-        name: registry.get("dataset", choice.use).tasks for name, choice in options.sources.items()
-    }
-    return {name: kinds[0] for name, kinds in told.items() if kinds and len(kinds) == 1}
+def _kinds(options: MixtureOptions, found: Mapping[str, DataFacts]) -> dict[str, str]:
+    """Of the tasks of each source that says so: by its options, or always the same."""
+    told = {}
+    for name, choice in options.sources.items():
+        always = registry.get("dataset", choice.use).tasks or ()
+        kind = found[name].tasks or (always[0] if len(always) == 1 else None)
+        if kind is not None:
+            told[name] = kind
+    return told
 
 
 def _other_kinds(options: MixtureOptions, kinds: Mapping[str, str]) -> Iterator[str]:

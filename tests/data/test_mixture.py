@@ -323,12 +323,30 @@ def test_sources_of_regression_are_not_projected(recipe):
     assert "regression tasks (lines, all) mean something as they are: set projection: none" in found
     assert "fewer than width" not in problems(recipe)
     load_recipe(recipe, ["data.projection=none"])
+    within = {**recipe["data"], "projection": "none"}
+    recipe["data"]["sources"] = {"both": within, "all": "sinusoids"}
+    assert "regression tasks (both, all) mean something as they are" in problems(recipe)
+    load_recipe(recipe, ["data.projection=none"])
 
 
 def test_a_class_trained_on_in_one_source_and_held_out_in_another_is_named(recipe):
     found = problems(recipe, "data.sources.two.path=one.npz", "data.sources.two.split_seed=5")
     assert "have the names of training classes of source" in found
     load_recipe(recipe, ["data.sources.two.path=one.npz"])  # split alike
+
+
+def test_labels_in_numbers_are_names_within_their_file(recipe, tmp_path):
+    with np.load(tmp_path / "one.npz") as one:
+        x, y = one["X"], np.unique(one["y"], return_inverse=True)[1]
+    for name in ("numbers", "others"):
+        np.savez(tmp_path / f"{name}.npz", X=x, y=y, z=y)
+    same = "data.sources.one.path=numbers.npz", "data.sources.two.path=numbers.npz"
+    found = problems(recipe, *same, "data.sources.two.split_seed=5")
+    assert f"have the names of training classes of source 'one' (y of {tmp_path}" in found
+    load_recipe(recipe, same)  # split alike
+    other = same[0], "data.sources.two.path=others.npz", "data.sources.two.split_seed=5"
+    load_recipe(recipe, other)
+    load_recipe(recipe, [*same, "data.sources.two.split_seed=5", "data.sources.two.y=z"])
 
 
 def test_a_source_that_the_bank_would_hardly_hold_is_named(recipe):

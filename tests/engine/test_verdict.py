@@ -191,6 +191,13 @@ def test_few_targets_make_no_claim(n):
     assert judged(BEHIND, n=n, noise=0.3)["limit"] == "nothing shows"
 
 
+@pytest.mark.parametrize("n", [2, 9, 10])
+def test_the_scatter_of_few_targets_tells_no_number_of_them(n):
+    advice = judged({"conditional": 0.03, "random_m": 0.02}, n=n, noise=0.3)["advice"]
+    assert ("If the true gain is" in advice) == (n == 10)
+    assert (f"{n} targets do not tell how many it takes: take 10 or more" in advice) == (n < 10)
+
+
 def test_arms_that_are_the_same_have_no_interval():
     found = judged({"conditional": 0.03, "random_m": 0.03}, noise=0.0)
     check(found, "nothing shows", "undefined", "No interval is defined")
