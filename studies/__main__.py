@@ -10,6 +10,7 @@ import argparse
 import time
 from pathlib import Path
 
+from metaforge.errors import MetaforgeError
 from studies import page, plan
 from studies.runs import ROOT, Runs
 
@@ -19,10 +20,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "results", help="the runs")
     parser.add_argument("--page", action="store_true", help="make no runs, only the page")
     chosen = parser.parse_args()
-    runs = Runs(chosen.out)
-    if not chosen.page:
-        _make(runs)
-    page.write(runs)
+    try:
+        runs = Runs(chosen.out)
+        if not chosen.page:
+            _make(runs)
+        page.write(runs)
+    except MetaforgeError as error:
+        parser.exit(1, f"{error}\n")
 
 
 def _make(runs: Runs) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from metaforge.arm_names import SP_WITHOUT_TARGET, WITHOUT_TARGET
-from metaforge.comparison.runs import FinishedRun
 from metaforge.records import write_atomic
 from metaforge.report.format import interval, number
 from studies import plan, plots
@@ -37,7 +36,7 @@ def write(runs: Runs, page: Path = PAGE) -> None:
 def headline(runs: Runs, folder: Path) -> str:
     """SP and the oracle over the control of equal cost, on every data set."""
     header = ["data", "n", "J = 0", "SP", "SP - random M", "oracle - random M"]
-    rows = [[*header, "share of the oracle's gain", "own group recalled"]]
+    rows = [[*header, "share of the oracle's gain, %", "own group recalled"]]
     for name, title in plan.DATA.items():
         found = runs.found(Cell(name, plan.own_learner(name)))
         scale = _scale(name)
@@ -136,7 +135,7 @@ def banks(runs: Runs, folder: Path) -> str:
     if not there:
         return _MISSING
     plots.over_bank(there, folder / "results" / "bank.svg")
-    rows = [["N", "n", "SP - random M", "oracle - random M", "own group recalled", "s/target"]]
+    rows = [["N", "n", "SP - random M", "oracle - random M", "own group recalled"]]
     for size, got in there.items():
         own, control, best = (scores(got, a) for a in ("conditional", "random_m", "oracle"))
         rows.append(
@@ -146,7 +145,6 @@ def banks(runs: Runs, folder: Path) -> str:
                 _shown(difference(own, control), 100.0),
                 _shown(difference(best, control), 100.0),
                 _percent(recalled(got)),
-                f"{_seconds(got):.2f}",
             ]
         )
     return "![gain over random M against N](results/bank.svg)\n\n" + _table(rows)
@@ -205,10 +203,6 @@ def _shown(figure: dict[str, Any] | None, scale: float, *, sign: bool = True) ->
 
 def _percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.0f} %"
-
-
-def _seconds(runs: Sequence[FinishedRun]) -> float:
-    return sum(run.results["seconds"]["per_target"]["conditional"] for run in runs) / len(runs)
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

@@ -163,7 +163,7 @@ class BandwidthOptions(SignatureOptions):
         ways = ("gamma", "sigma", "bandwidth")
         given = [way for way in ways if getattr(self, way, None) is not None]
         if len(given) > 1:
-            raise ValueError(f"{' and '.join(given)} each set the width: give one of them")
+            raise ValueError(f"{' and '.join(given)} each set the width: give one, the other null")
         if "scale" in self.model_fields_set and self.bandwidth == "validate":
             raise ValueError(
                 "scale is what bandwidth: validate chooses: leave it out, or give its values in "
