@@ -149,4 +149,4 @@ def banks() -> list[Cell]:
 def every() -> Iterator[Cell]:
     """All cells, each once: the learners of the recipes, the signatures, the rest."""
     own = [cell for cell in learners() if cell.learner == own_learner(cell.data)]
-    yield from dict.fromkeys([*own, *signatures(), *learners(), *steps(), *banks()])
+    yield from dict.fromkeys([*own, *signatures(), *steps(), *banks(), *learners()])
