@@ -105,12 +105,13 @@ def bank_gram(
 ) -> KernelGram:
     """Fit the kernel on the bank's first tasks and take every bank task's signature.
 
-    Raises ``DataError`` for signatures that are not finite or, all together, do not fit in
-    memory, and what the kernel raises.
+    Raises ``DataError`` for features and signatures that are not finite or, all together, do not
+    fit in memory, and what the kernel raises.
     """
     phi = phi or DataPhi()
-    sample = source.batch("train", range(min(n_tasks, FIT_TASKS)), phi.view)
-    kernel.fit(phi(sample), generator)
+    sample = phi(source.batch("train", range(min(n_tasks, FIT_TASKS)), phi.view))
+    _refuse_broken_features(sample, kernel.name)
+    kernel.fit(sample, generator)
     bank = iterate_bank(source, n_tasks, phi.view)
     return KernelGram(kernel, _filled(bank, kernel, phi, n_tasks), phi)
 
@@ -137,12 +138,29 @@ def signature(tasks: TaskBatch, kernel: TaskKernel, phi: DataPhi | None = None) 
     """[n, p]: signatures of tasks in phi's view; ``DataError`` where not finite."""
     seen = shown(tasks, kernel)
     found = kernel.signature(phi(seen) if phi else seen)
-    broken = ~torch.isfinite(found).all(1)
+    refuse_broken(found, tasks, kernel.name)
+    return found
+
+
+def refuse_broken(
+    rows: Tensor, tasks: TaskBatch, kernel_name: str, what: str = "signature"
+) -> None:
+    """``DataError`` that names the first task whose row of ``rows`` [B, p] is not finite."""
+    broken = ~torch.isfinite(rows).all(1)
     if bool(broken.any()):
         ids = tasks.task_ids[broken].tolist()
         raise DataError(
-            f"task kernel {kernel.name!r}: the signature of task {ids[0]} is not finite "
+            f"task kernel {kernel_name!r}: the {what} of task {ids[0]} is not finite "
             f"({len(ids)} of the {len(tasks)} tasks looked at); look for NaN, infinite or huge "
             "features in its samples"
         )
-    return found
+
+
+def _refuse_broken_features(sample: TaskBatch, kernel_name: str) -> None:
+    """Before a kernel is fitted on them, after which every task's signature would be broken."""
+    sides = [(sample.support_x, sample.support_mask)]
+    if sample.query_x is not None:
+        sides.append((sample.query_x, sample.query_mask))
+    for x, mask in sides:
+        sums = x.flatten(2).sum(2, dtype=torch.float64)  # not finite where a summand is not
+        refuse_broken(torch.where(mask > 0, sums, 0.0), sample, kernel_name, "sum of features")

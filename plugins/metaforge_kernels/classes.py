@@ -102,11 +102,15 @@ def _within(x: Tensor, member: Tensor, means: Tensor) -> Tensor:
 
 
 def _spectrum(means: Tensor, present: Tensor) -> Tensor:
-    """[B, C - 1], by the Gram matrix [C, C] of the centred means: as many eigenvalues."""
+    """[B, C - 1], by the Gram matrix [C, C] of the centred means: as many eigenvalues. NaN where
+    it is not finite."""
     count = present.sum(1)[:, None, None]
     centred = (means - means.sum(1, keepdim=True) / count) * present[..., None]
-    values = torch.linalg.eigvalsh(centred @ centred.mT / count).flip(1)
-    return torch.where(values > _RANK * values[:, :1], values, 0.0)[:, :-1]
+    gram = centred @ centred.mT / count
+    broken = ~torch.isfinite(gram).flatten(1).all(1)  # of which LAPACK would name no task
+    values = torch.linalg.eigvalsh(gram.masked_fill(broken[:, None, None], 0.0)).flip(1)
+    kept = torch.where(values > _RANK * values[:, :1], values, 0.0)[:, :-1]
+    return kept.masked_fill(broken[:, None], torch.nan)
 
 
 def _distances(means: Tensor, present: Tensor) -> Tensor:

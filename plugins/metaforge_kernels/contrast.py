@@ -12,6 +12,7 @@ from torch import Tensor
 
 from metaforge import memory
 from metaforge.errors import NumericError
+from metaforge.gram import refuse_broken
 from metaforge.tasks import TaskBatch
 from metaforge_kernels.classes import Classes
 from metaforge_kernels.embeddings import Embedding
@@ -67,9 +68,11 @@ class Contrast(SignatureMap):
             self._beneath = [moments, Classes(self.options, self.kernel_name)]
         for beneath in self._beneath:
             beneath.fit(sample, generator)
-        support = self._describe(sample)
+        support, other = self._describe(sample), self._describe(queries)
+        for rows in (support, other):
+            refuse_broken(rows, sample, self.kernel_name)
         self._require_memory(support)
-        lambdas, vectors = _directions(support, self._describe(queries))
+        lambdas, vectors = _directions(support, other)
         above = lambdas > 1
         if not bool(above.any()):
             raise NothingApart(

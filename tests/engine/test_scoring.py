@@ -34,8 +34,8 @@ class Blobs(TaskSource):
     fingerprint = "blobs"
     group_names = ("a", "b", "c")
 
-    def __init__(self, broken: int | None = None):
-        self.broken = broken
+    def __init__(self, broken: int | None = None, side: str = "support_x"):
+        self.broken, self.side = broken, side
 
     def batch(self, split, ids, view="input"):
         ids = torch.as_tensor(list(ids))
@@ -51,7 +51,7 @@ class Blobs(TaskSource):
         centre = 2.0 * torch.eye(4)[number % 3] + 0.3 * torch.randn(4, generator=random)
         samples = centre + 0.3 * torch.randn(2, 6, 4, generator=random)
         if split == "train" and number == self.broken:
-            samples = samples * torch.nan
+            samples[("support_x", "query_x").index(self.side)] = torch.nan
         return samples[0], samples[1]
 
     def groups(self, split, ids):
@@ -186,9 +186,16 @@ def test_the_kernel_is_fitted_on_at_most_a_thousand_bank_tasks() -> None:
     assert kernel.seen[0].task_ids.tolist() == list(range(FIT_TASKS))
 
 
+@pytest.mark.parametrize("embedding", ["auto", "mean", "fourier", "learned"])
+@pytest.mark.parametrize("side", ["support_x", "query_x"])
+def test_features_that_are_not_finite_name_the_task(embedding: str, side: str) -> None:
+    with pytest.raises(DataError, match=r"gaussian.*features of task 17 is not finite \(1 of the"):
+        bank_gram(Blobs(17, side), gaussian(embedding=embedding), 40, torch.Generator())
+
+
 def test_signatures_that_are_not_finite_name_the_task() -> None:
-    with pytest.raises(DataError, match=r"gaussian.*task 17 is not finite \(1 of the 40"):
-        bank_gram(Blobs(broken=17), gaussian(), 40, torch.Generator())
+    with pytest.raises(DataError, match=r"gaussian.*signature of task 1017 is not finite"):
+        bank_gram(Blobs(FIT_TASKS + 17), gaussian(), FIT_TASKS + 40, torch.Generator())
 
 
 # -- scores --------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from metaforge.errors import NumericError, PluginError
+from metaforge.errors import DataError, NumericError, PluginError
 from metaforge.tasks import TaskBatch
 from metaforge.testing import kernels as laws
 from metaforge_kernels import auto
@@ -195,6 +195,15 @@ def taken_by_auto(tasks: TaskBatch) -> str | float:
     made = KERNELS["gaussian"]()
     made.fit(tasks, torch.Generator().manual_seed(0))
     return made.state()["embedding"]
+
+
+@pytest.mark.parametrize("side", ["support_x", "query_x"])
+def test_contrast_of_features_whose_squares_overflow_is_told_of_tasks(side: str) -> None:
+    tasks = classification(dtype=torch.float64)
+    huge = getattr(tasks, side).clone()
+    huge[7] *= 1e200
+    with pytest.raises(DataError, match=r"gaussian.*task \d+ is not finite.*huge"):
+        KERNELS["gaussian"](normalize=False).fit(replace(tasks, **{side: huge}), torch.Generator())
 
 
 def test_learned_on_equal_tasks_is_an_error_with_advice() -> None:
