@@ -103,18 +103,17 @@ def regression(runs: Runs, folder: Path) -> str:
 
 
 def signatures(runs: Runs, folder: Path) -> str:
-    """SP over random M for each signature, and what share of its own group it recalls."""
-    rows = [["data", *plan.SIGNATURES]]
-    for data in plan.COMPARED:
-        control = scores(runs.found(Cell(data)), "random_m")
-        row = [plan.DATA[data]]
-        for name in plan.SIGNATURES:
-            cell = next(c for c in plan.signatures() if (c.data, c.signature) == (data, name))
-            found = runs.found(cell)
-            gain = _shown(difference(scores(found, "conditional"), control), 100.0)
-            own = _percent(recalled(found))
-            row.append(f"{gain}; {own}" if own else gain)
-        rows.append(row)
+    """SP with each signature: over random M, over the recipes' own signature, what it recalls."""
+    data = plan.COMPARED
+    control, usual = (scores(runs.found(Cell(data)), arm) for arm in ("random_m", "conditional"))
+    header = ["signature", "n", "SP - random M", f"SP - SP with {plan.SIGNATURE}"]
+    rows = [[*header, "own group recalled"]]
+    for cell in plan.signatures():
+        found = runs.found(cell)
+        own = scores(found, "conditional")
+        against = "" if own == usual else _shown(difference(own, usual), 100.0)
+        gain = _shown(difference(own, control), 100.0)
+        rows.append([cell.signature, str(len(own)), gain, against, _percent(recalled(found))])
     return _table(rows)
 
 

@@ -104,7 +104,7 @@ SIGNATURES = ("mean", "moments", "fourier", "classes", "set", "learned", SIGNATU
 #: not depend on the signature.
 _ALONE = ("evaluate.controls=[]", "evaluate.without_target_term=false")
 #: Where there are sources to tell apart.
-COMPARED = ("three_sources",)
+COMPARED = "three_sources"
 
 BANKS = (300, 1000, 5000, 10000, 30000)
 #: The bank of the recipes themselves.
@@ -126,11 +126,7 @@ def learners() -> list[Cell]:
 
 def signatures() -> list[Cell]:
     """Every signature, with LS."""
-    return [
-        Cell(data, "ls", name, _ALONE if name != SIGNATURE else ())
-        for data in COMPARED
-        for name in SIGNATURES
-    ]
+    return [Cell(COMPARED, "ls", name, _ALONE if name != SIGNATURE else ()) for name in SIGNATURES]
 
 
 def steps() -> list[Cell]:

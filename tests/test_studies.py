@@ -118,8 +118,8 @@ def test_runs_are_made_once_and_the_page_tells_their_figures(small, monkeypatch)
 
     monkeypatch.setattr(plan, "every", lambda: iter([cell]))
     monkeypatch.setattr(plan, "DATA", {"sinusoids": "regression"})
-    monkeypatch.setattr(plan, "COMPARED", ())
-    for part in ("steps", "banks"):
+    monkeypatch.setattr(plan, "COMPARED", "sinusoids")
+    for part in ("signatures", "steps", "banks"):
         monkeypatch.setattr(plan, part, list)
     monkeypatch.setattr(plan, "BANKS", ())
     target = small / "docs" / "results.md"
