@@ -118,13 +118,20 @@ def signatures(runs: Runs, folder: Path) -> str:
 
 
 def steps(runs: Runs, folder: Path) -> str:
-    """Plot of the gain against J."""
-    found = {plan.DATA[cell.data]: runs.found(cell) for cell in plan.steps()}
-    there = {title: got for title, got in found.items() if got}
-    if not there:
+    """Plot and table of every arm's gain over J = 0 against J."""
+    (cell,) = plan.steps()
+    found = runs.found(cell)
+    if not found:
         return _MISSING
-    plots.over_steps(there, folder / "results" / "steps.svg")
-    return "![gain over J = 0 against steps](results/steps.svg)"
+    plots.over_steps({plan.DATA[cell.data]: found}, folder / "results" / "steps.svg")
+    start = scores(found, "unconditional")
+    rows = [["J", *(f"{name} - (J = 0)" for name in plots.ARMS.values())]]
+    for step in found[0].records[0]["steps"][1:]:  # the first is J = 0
+        gains = [difference(scores(found, arm, step), start) for arm in plots.ARMS]
+        rows.append([str(step), *(_shown(gain, 100.0) for gain in gains)])
+    return f"![gain over J = 0 against steps](results/steps.svg)\n\nn = {len(start)}\n\n" + _table(
+        rows
+    )
 
 
 def banks(runs: Runs, folder: Path) -> str:

@@ -119,7 +119,8 @@ def test_runs_are_made_once_and_the_page_tells_their_figures(small, monkeypatch)
     monkeypatch.setattr(plan, "every", lambda: iter([cell]))
     monkeypatch.setattr(plan, "DATA", {"sinusoids": "regression"})
     monkeypatch.setattr(plan, "COMPARED", "sinusoids")
-    for part in ("signatures", "steps", "banks"):
+    monkeypatch.setattr(plan, "steps", lambda: [cell])
+    for part in ("signatures", "banks"):
         monkeypatch.setattr(plan, part, list)
     monkeypatch.setattr(plan, "BANKS", ())
     target = small / "docs" / "results.md"
@@ -132,6 +133,8 @@ def test_runs_are_made_once_and_the_page_tells_their_figures(small, monkeypatch)
         figures.scores(again.found(cell), "random_m"),
     )
     assert f"| random_m | {got['mean']:.3f} [" in text
+    assert text.count("\n| 6 | ") == 1  # J
+    assert (small / "docs" / "results" / "steps.svg").exists()
 
 
 def test_a_run_that_was_stopped_goes_on(small) -> None:
