@@ -14,10 +14,15 @@ import torch
 from scipy.linalg import eigh, lapack
 from torch import Tensor
 
+from metaforge import tiled
 from metaforge.errors import NumericError
 
 #: Jitter tried after none, in shares of the diagonal's mean size: 1e-12, 1e-11, ..., 1e-6.
 JITTER_SHARES = tuple(10.0**power for power in range(-12, -5))
+
+
+#: Rows up to which LAPACK factors a matrix whole, well before it fails (``metaforge.tiled``).
+_LARGEST = 16_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +114,10 @@ def _cholesky(matrix: Tensor, norm: float) -> tuple[Tensor | None, float]:
     if not _has_lapack(matrix.device):
         lower, failed = torch.linalg.cholesky_ex(matrix)
         return (None if int(failed) else lower), math.nan
-    triangle, failed = lapack.dpotrf(_columns(matrix), lower=1, clean=0, overwrite_a=1)
+    if len(matrix) > _LARGEST:
+        triangle, failed = _columns(matrix), not tiled.cholesky(matrix.numpy())
+    else:
+        triangle, failed = lapack.dpotrf(_columns(matrix), lower=1, clean=0, overwrite_a=1)
     if failed:
         return None, math.nan
     reciprocal, _ = lapack.dpocon(triangle, norm, uplo="L")

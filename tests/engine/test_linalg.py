@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from metaforge import linalg
+from metaforge import linalg, tiled
 from metaforge.errors import NumericError
 
 
@@ -41,6 +41,40 @@ def test_the_factor_takes_the_memory_of_the_matrix() -> None:
     matrix = spectrum_matrix([1.0, 2.0, 3.0])
     factor = linalg.factor(lambda: matrix, 0.0, "k")
     assert factor.lower.data_ptr() == matrix.data_ptr()
+
+
+@pytest.mark.parametrize("n", [1, 5, 8, 9, 27])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_factor_in_tiles_is_that_of_lapack(n, dtype, monkeypatch) -> None:
+    monkeypatch.setattr(tiled, "_TILE", 4)
+    matrix = spectrum_matrix([1.0 + i for i in range(n)]).to(dtype)
+    found = matrix.clone()
+    assert tiled.cholesky(found.numpy())
+    expected = torch.linalg.cholesky(matrix)
+    torch.testing.assert_close(found.triu(), expected.T)
+
+
+@pytest.mark.parametrize("place", [0, 3, 4, 11, 26])
+def test_tiles_find_the_minor_that_is_not_positive(place, monkeypatch) -> None:
+    monkeypatch.setattr(tiled, "_TILE", 4)
+    matrix = torch.eye(27, dtype=torch.float64)
+    matrix[place, place] = -1e-9
+    assert not tiled.cholesky(matrix.numpy())
+
+
+def test_a_large_matrix_is_factored_in_tiles_and_in_its_memory(monkeypatch) -> None:
+    matrix = spectrum_matrix([1.0 + i for i in range(27)])
+    right = torch.arange(54.0, dtype=torch.float64).view(27, 2)
+    whole = linalg.factor(matrix.clone, 0.1, "k")
+    monkeypatch.setattr(linalg, "_LARGEST", 10)
+    monkeypatch.setattr(tiled, "_TILE", 4)
+    monkeypatch.setattr(linalg.lapack, "dpotrf", None)  # would fail if it were called
+    again = matrix.clone()
+    found = linalg.factor(lambda: again, 0.1, "k")
+    assert found.lower.data_ptr() == again.data_ptr()
+    torch.testing.assert_close(found.lower.tril(), whole.lower.tril())
+    torch.testing.assert_close(found.solve(right), whole.solve(right))
+    assert found.condition == pytest.approx(whole.condition)
 
 
 def test_jitter_grows_by_decades_until_it_serves_and_is_recorded(either_way: str) -> None:
