@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from pathlib import Path
@@ -96,6 +97,14 @@ def test_the_commands_of_the_readme_are_verbs_or_options():
     for line in "\n".join(blocks("README.md", "sh")).splitlines():
         if found := re.match(r"metaforge ([a-z]\w*)", line):
             assert found[1] in VERBS, line
+
+
+def test_the_first_table_of_the_readme_is_that_of_the_results():
+    lines = text("README.md").splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("|"))
+    table = list(itertools.takewhile(lambda line: line.startswith("|"), lines[start:]))
+    assert len(table) > 3
+    assert "\n".join(["", *table, ""]) in text("docs/results.md")
 
 
 def test_the_architecture_has_each_module_once():
