@@ -46,9 +46,11 @@ class Auto(SignatureMap):
         self._map.fit(sample, generator)
 
     def __call__(self, tasks: TaskBatch) -> Tensor:
-        if self._map is None:
+        if self._map is not None:
+            return self._map(tasks)
+        if self.options.may_learn or tasks.is_regression:
             raise self.unfitted("auto")
-        return self._map(tasks)
+        return Embedding(self.options, self.kernel_name, "mean")(tasks)  # needs no fit
 
     def state(self) -> dict[str, float | str]:
         return {"embedding": self._taken} if self._taken else {}

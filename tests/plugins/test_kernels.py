@@ -174,6 +174,15 @@ def test_auto_is_contrast_where_a_width_is_fitted_to_it(options: dict, taken: st
     )
 
 
+def test_auto_is_asked_before_its_fit_where_it_is_mean_anyhow() -> None:
+    tasks, mean = classification(), KERNELS["gaussian"](embedding="mean", gamma=50.0)
+    found = KERNELS["gaussian"](gamma=50.0).signature(tasks)
+    torch.testing.assert_close(found, mean.signature(tasks), rtol=0, atol=0)
+    for kernel, asked in ((KERNELS["gaussian"](), tasks), (KERNELS["linear"](), regression())):
+        with pytest.raises(PluginError, match="auto has to be fitted"):
+            kernel.signature(asked)
+
+
 def test_auto_is_mean_where_contrast_cannot_be_or_finds_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

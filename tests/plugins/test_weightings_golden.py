@@ -38,7 +38,7 @@ def bank_tasks(golden: dict[str, Tensor]) -> TaskBatch:
     ("signature", "expected"), [("all", "train_sig"), ("support", "train_sig_support_only")]
 )
 def test_signatures_of_bank_tasks(golden: dict[str, Tensor], signature: str, expected: str) -> None:
-    kernel = Gaussian(GaussianOptions(signature=signature))
+    kernel = Gaussian(GaussianOptions(signature=signature, gamma=50.0))
     found = kernel.signature(bank_tasks(golden).without_query_labels())
     torch.testing.assert_close(found, golden[expected][:4], rtol=1e-12, atol=1e-15)
 
