@@ -2,7 +2,7 @@
 
 OpenBLAS, which SciPy brings, factors with several threads through buffers of a fixed size. From
 some order on (about 29,000 with two threads) it writes beyond them, and the process dies. Here
-LAPACK sees tiles alone, and what is between them are products of matrices: as fast, in place.
+LAPACK sees tiles alone, and what is between them are products of matrices, in place.
 """
 
 from __future__ import annotations

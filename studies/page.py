@@ -141,7 +141,8 @@ def banks(runs: Runs, folder: Path) -> str:
     if not there:
         return _MISSING
     plots.over_bank(there, folder / "results" / "bank.svg")
-    rows = [["N", "n", "SP - random M", "oracle - random M", "own group recalled"]]
+    header = ["N", "n", "SP - random M", "oracle - random M", "SP - oracle"]
+    rows = [[*header, "own group recalled"]]
     for size, got in there.items():
         own, control, best = (scores(got, a) for a in ("conditional", "random_m", "oracle"))
         rows.append(
@@ -150,6 +151,7 @@ def banks(runs: Runs, folder: Path) -> str:
                 str(len(own)),
                 _shown(difference(own, control), 100.0),
                 _shown(difference(best, control), 100.0),
+                _shown(difference(own, best), 100.0),
                 _percent(recalled(got)),
             ]
         )

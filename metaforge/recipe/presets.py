@@ -18,7 +18,8 @@ J                        100 (gains beyond are   301: its loop runs J + 1 steps 
 =======================  ======================  ========================================
 
 Both: N = 30000, M = 500, lambda = 1e-8, batches of 12, learning rate 1e-4, beta1 = beta2 = 1,
-an optimiser that starts anew for each target, L2-normalised features.
+an optimiser that starts anew for each target, L2-normalised features. Signatures are means, which
+``kernel.embedding: auto`` takes beside a width in numbers; beside another width, say ``mean``.
 """
 
 from __future__ import annotations
