@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from metaforge.arm_names import SP_WITHOUT_TARGET, WITHOUT_TARGET
+from metaforge.errors import DataError
 from metaforge.records import write_atomic
 from metaforge.report.format import interval, number
 from studies import plan, plots
@@ -26,7 +27,16 @@ _PLACE = re.compile(r"^\{\{(\w+)\}\}$", re.MULTILINE)
 
 
 def write(runs: Runs, page: Path = PAGE) -> None:
-    """Write the page and its plots. ``KeyError`` for a place that nothing fills."""
+    """Write the page and its plots.
+
+    ``KeyError`` for a place that nothing fills; ``DataError`` where no run is there, which would
+    leave the words of a page without its tables.
+    """
+    if not any(runs.found(cell) for cell in plan.every()):
+        raise DataError(
+            f"{runs.folder}: holds no finished run of the plan, so that {page} stays as it is; "
+            "make results makes them, --out names the folder of others"
+        )
     text = WORDS.read_text(encoding="utf-8")
     page.parent.mkdir(parents=True, exist_ok=True)
     filled = _PLACE.sub(lambda match: _PARTS[match[1]](runs, page.parent), text)
@@ -35,21 +45,23 @@ def write(runs: Runs, page: Path = PAGE) -> None:
 
 def headline(runs: Runs, folder: Path) -> str:
     """SP and the oracle over the control of equal cost, on every data set."""
-    header = ["data", "n", "J = 0", "SP", "SP - random M", "oracle - random M"]
+    header = ["data", "n", "J = 0", "SP", "SP - (J = 0)", "SP - random M", "oracle - random M"]
     rows = [[*header, "share of the oracle's gain, %", "own group recalled"]]
     for name, title in plan.DATA.items():
         found = runs.found(Cell(name, plan.own_learner(name)))
         scale = _scale(name)
         own, control, best = (scores(found, a) for a in ("conditional", "random_m", "oracle"))
+        start = scores(found, "unconditional")
         rows.append(
             [
                 title,
                 str(len(own)),
-                _mean(scores(found, "unconditional"), scale),
+                _mean(start, scale),
                 _mean(own, scale),
+                _shown(difference(own, start), scale),
                 _shown(difference(own, control), scale),
                 _shown(difference(best, control), scale),
-                _shown(share(own, best, control), 100.0, sign=False),
+                _whole(share(own, best, control)),
                 _percent(recalled(found)),
             ]
         )
@@ -166,7 +178,8 @@ def made_by(runs: Runs, folder: Path) -> str:
     wanted = len(cells) * len(plan.SEEDS)
     lines = [
         f"{len(found)} of {wanted} runs are there (seeds {', '.join(map(str, plan.SEEDS))}), made "
-        f"by the engine's code of digest {', '.join(versions) or 'none'}. Each is one of",
+        f"by the engine's code of digest {', '.join(versions) or 'none'} (`engine_digest` in a "
+        "run's env.json). Each is one of",
         "",
         "```",
         *(cell.command for cell in cells),
@@ -207,6 +220,14 @@ def _shown(figure: dict[str, Any] | None, scale: float, *, sign: bool = True) ->
         return ""
     ends = interval(figure["ci95"], scale, sign=sign)
     return f"{number(figure['mean'], scale, sign=sign)} [{ends}]"
+
+
+def _whole(figure: dict[str, Any] | None) -> str:
+    """A share in whole percent, as far as such intervals tell."""
+    if figure is None:
+        return ""
+    mean, low, high = (f"{100 * value:.0f}" for value in (figure["mean"], *figure["ci95"]))
+    return f"{mean} [{low} .. {high}]"
 
 
 def _percent(value: float | None) -> str:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from metaforge import statistics
+from metaforge.errors import DataError
 from metaforge.recipe import load
 from studies import figures, page, plan, runs
 from studies.plan import Cell
@@ -135,6 +136,15 @@ def test_runs_are_made_once_and_the_page_tells_their_figures(small, monkeypatch)
     assert f"| random_m | {got['mean']:.3f} [" in text
     assert text.count("\n| 6 | ") == 1  # J
     assert (small / "docs" / "results" / "steps.svg").exists()
+
+
+def test_a_page_without_runs_is_not_written(small, monkeypatch) -> None:
+    monkeypatch.setattr(plan, "every", lambda: iter([Cell("sinusoids", "maml")]))
+    target = small / "results.md"
+    target.write_text("the page as it stands")
+    with pytest.raises(DataError, match="no finished run of the plan"):
+        page.write(runs.Runs(small / "runs"), target)
+    assert target.read_text() == "the page as it stands"
 
 
 def test_a_run_that_was_stopped_goes_on(small) -> None:

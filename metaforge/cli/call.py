@@ -34,11 +34,21 @@ def _verb(arguments: Sequence[str] | None) -> int:
         _show(error)
         return error.exit_code
     except click.ClickException as error:
-        error.show()
+        _misplaced(error).show()
         return error.exit_code
     except click.Abort:  # what click makes of Ctrl-C, once it has ended the line
         click.echo("interrupted", err=True)
         return Interrupted.exit_code
+
+
+def _misplaced(error: click.ClickException) -> click.ClickException:
+    """The error, with the right place of an option that stands behind the verb."""
+    if isinstance(error, click.NoSuchOption):
+        name = error.option_name
+        if name in {known for option in app.params for known in option.opts}:
+            where = f"{name} stands before the verb (metaforge {name} ...)"
+            return click.UsageError(where, error.ctx)
+    return error
 
 
 def _show(error: MetaforgeError) -> None:

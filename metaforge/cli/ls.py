@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
+from itertools import dropwhile, takewhile
 from pathlib import Path
 
 import click
 
 Row = tuple[str, str, str, str]
 RECIPE = "recipe"
+_SENTENCE_END = re.compile(r"(?<!et al)[.;](?=\s|$)")
 
 
 @click.command(short_help="List components and recipes.")
@@ -55,11 +58,12 @@ def _recipes() -> list[Row]:
 
 
 def summary(path: Path) -> str:
-    """The first line of a recipe's opening comment that is not the command that runs it."""
-    for line in path.read_text(encoding="utf-8").splitlines():
-        text = line.removeprefix("#").strip()
-        if not line.startswith("#"):
-            break
-        if text and not text.startswith("metaforge "):
-            return text
-    return ""
+    """The first sentence of a recipe's opening comment, past the command that runs it."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    comment = [line.removeprefix("#").strip() for line in takewhile(_is_comment, lines)]
+    said = dropwhile(lambda text: not text or text.startswith("metaforge "), comment)
+    return _SENTENCE_END.split(" ".join(takewhile(bool, said)), maxsplit=1)[0]
+
+
+def _is_comment(line: str) -> bool:
+    return line.startswith("#")

@@ -33,9 +33,14 @@ def _gain(figure: Figure, scale: float) -> str:
 
 def _share(figure: Figure) -> str:
     if figure["ci95"] is None:
-        return f"{figure['mean']:.0%}"
+        return percent(figure["mean"])
     low, high = figure["ci95"]
-    return f"{figure['mean']:.0%} ({low:.0%} .. {high:.0%})"
+    return f"{percent(figure['mean'])} ({percent(low)} .. {percent(high)})"
+
+
+def percent(value: float) -> str:
+    """Whole percent, without a sign of zero."""
+    return f"{round(100 * value) + 0}%"
 
 
 def _gains(verdict: dict[str, Any], scale: float) -> str:

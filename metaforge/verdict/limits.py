@@ -279,12 +279,11 @@ def _nothing_shows(found: Findings) -> Limit:
     assert gain is not None  # else the rule before holds
     because = f"{told(f'SP over {found.control}', gain, found)}, n = {gain['n']}"
     if excluded(gain, found.worth):
-        advice = (
-            f"A gain of {size(found.worth, found)} by choosing bank tasks is excluded (95 %, "
-            f"n = {gain['n']})"
-        )
+        advice = f"A gain of {size(found.worth, found)} by what this kernel recalls is excluded; "
         if found.recalled is not None and found.oracle is None:
-            advice += f"; add the oracle to learn why: {with_controls(found, 'oracle')}"
+            advice += f"add the oracle to learn why: {with_controls(found, 'oracle')}"
+        else:
+            advice += "other signatures may recall better (--over kernel.embedding=...)"
     elif gain["sd"] and gain["n"] < FEWEST:
         advice = f"{gain['n']} targets do not tell how many it takes: take {FEWEST} or more"
     elif not gain["sd"]:

@@ -97,6 +97,8 @@ def _over_classes(means: Tensor, present: Tensor) -> list[Tensor]:
 def _within(x: Tensor, member: Tensor, means: Tensor) -> Tensor:
     """[B, q], with n less the number of classes in the divisor."""
     freedom = member.sum((1, 2)) - member.any(1).sum(1)
+    if not bool(freedom.any()):  # tasks of one shot
+        return x.new_zeros(len(x), x.shape[-1])
     squares = torch.baddbmm(x, member, means, alpha=-1).square_().sum(1)
     return squares / freedom.clamp(min=1)[:, None]
 

@@ -6,6 +6,7 @@ Symbols: B tasks, p the width of what is beneath, r that of the signature.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ from metaforge_kernels.classes import Classes
 from metaforge_kernels.embeddings import Embedding
 from metaforge_kernels.maps import SignatureMap
 from metaforge_kernels.options import SignatureOptions
-from metaforge_kernels.samples import in_blocks, queries_as_support
+from metaforge_kernels.samples import in_blocks, queries_as_support, read_inputs
 
 #: Ridge on the covariance of the noise, relative to its mean eigenvalue: directions in which
 #: bank tasks hardly differ are not measured by almost nothing.
@@ -61,13 +62,15 @@ class Contrast(SignatureMap):
     def fit(self, sample: TaskBatch, generator: torch.Generator) -> None:
         """Fit what is beneath, then the directions."""
         queries = queries_as_support(sample, self.kernel_name, "contrast")
+        # what is beneath gets its samples normalised: they are read once for all of it
+        options, name = self.options.model_copy(update={"normalize": False}), self.kernel_name
         if sample.is_regression:
-            self._beneath = [Embedding(self.options, self.kernel_name, "joint")]
+            self._beneath = [Embedding(options, name, "joint")]
         else:
-            moments = Embedding(self.options, self.kernel_name, "moments")
-            self._beneath = [moments, Classes(self.options, self.kernel_name)]
+            self._beneath = [Embedding(options, name, "moments"), Classes(options, name)]
+        read = self._read(sample)
         for beneath in self._beneath:
-            beneath.fit(sample, generator)
+            beneath.fit(read, generator)
         support, other = self._describe(sample), self._describe(queries)
         for rows in (support, other):
             refuse_broken(rows, sample, self.kernel_name)
@@ -89,7 +92,12 @@ class Contrast(SignatureMap):
         return in_blocks(lambda some: self._describe(some).sub_(mean) @ directions, tasks)
 
     def _describe(self, tasks: TaskBatch) -> Tensor:
-        return torch.cat([beneath(tasks) for beneath in self._beneath], 1)
+        read = self._read(tasks)
+        return torch.cat([beneath(read) for beneath in self._beneath], 1)
+
+    def _read(self, tasks: TaskBatch) -> TaskBatch:
+        x, _ = read_inputs(tasks, self.options, self.kernel_name)
+        return replace(tasks, support_x=x)
 
     def _require_memory(self, support: Tensor) -> None:
         width = support.shape[1]

@@ -21,7 +21,7 @@ from metaforge_kernels.options import SignatureOptions
 #: Samples shorter than this stay what they are but for a factor, 0 where they are 0.
 _SHORTEST = 1e-12
 #: Numbers of samples that are read at a time, as many as a core's cache holds.
-_BLOCK = 1 << 17
+_BLOCK = 1 << 18
 
 
 @dataclass(frozen=True)

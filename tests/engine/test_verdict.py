@@ -131,6 +131,19 @@ def test_nothing_shows_and_how_many_targets_would_show_it(gain, told):
         assert judged(gains, noise=0.1, n=2 * needed)["limit"] != "nothing shows"
 
 
+def test_what_is_excluded_is_what_this_kernel_recalls():
+    gains = {"conditional": 0.03, "random_m": 0.03}
+    told = "by what this kernel recalls is excluded"
+    check(judged(gains, own=None), "nothing shows", "SP over random_m", told)
+    wide = records({**gains, "oracle": 0.03}, noise=0.01)
+    for i, record in enumerate(wide):  # the oracle may gain, or not
+        record["curves"]["oracle"][-1] += 0.2 * (-1) ** i
+    recipe = load({**SMALL, "evaluate": {"controls": ["random_m", "oracle"]}}).recipe
+    found = verdict(recipe, wide, False, {"kernel": {"similarity": 0.4}})
+    check(found, "nothing shows", "SP over random_m", told)
+    assert "other signatures" in found["advice"]
+
+
 def test_steps_are_not_blamed_where_tasks_at_random_gain_by_as_many():
     fall = {"shape": (0.0, 0.2, 0.6, 1.0)}
     alone = judged({"conditional": -0.05, "random_m": -0.05}, **fall)

@@ -13,7 +13,7 @@ from metaforge.cli import main
 from metaforge.errors import DamagedFile
 from metaforge.report import render_text
 from metaforge.report.format import number
-from metaforge.report.verdict import lines
+from metaforge.report.verdict import lines, percent
 from tests.engine.verdict_cases import judged
 from tests.small import SMALL
 
@@ -42,6 +42,11 @@ def change(run_dir: str, edit) -> Path:
     edit(found)
     path.write_text(json.dumps(found))
     return Path(run_dir)
+
+
+@pytest.mark.parametrize(("value", "shown"), [(-0.001, "0%"), (0.995, "100%"), (1.2, "120%")])
+def test_percent(value, shown):
+    assert percent(value) == shown
 
 
 def test_a_run_on_sinusoids():

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from metaforge.cli import main
+from metaforge.cli import ls, main
 from metaforge.cli.app import VERBS
 from metaforge.errors import DataError, Interrupted, NumericError
 from metaforge.recipe import load
@@ -128,6 +128,7 @@ def test_bad_usage_exits_2(cli, pipeline, words):
         (["ls", "kernal"], "did you mean 'kernel'?"),
         (["run", "faek"], "did you mean 'fake'?"),
         (["-p", "no:faek", "ls"], "did you mean 'fake'?"),
+        (["run", "fake", "--plugin", "mine.py"], "stands before the verb (metaforge --plugin ...)"),
     ],
 )
 def test_misspelled_words_get_the_nearest(cli, words, hint):
@@ -235,7 +236,15 @@ def test_recipe_is_among_the_kinds_that_there_are(cli):
 
 
 def test_ls_says_what_a_recipe_is_for(cli):
-    assert "A recipe of fakes." in cli("ls", "recipe")[1]
+    assert "A recipe of fakes\n" in cli("ls", "recipe")[1]
+
+
+def test_ls_has_the_whole_first_sentence_of_a_recipe(cli, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("# metaforge run mine.yaml\n#\n# As Doe et al. do,\n# for 5.5 ways. More.\n")
+    assert ls.summary(path) == "As Doe et al. do, for 5.5 ways"
+    path.write_text("name: mine\n")
+    assert ls.summary(path) == ""
 
 
 def test_show_has_options_docstring_and_citations(cli):
