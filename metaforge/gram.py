@@ -55,15 +55,20 @@ class KernelGram(GramOperator):
     def diag(self) -> Tensor:
         return self.kernel.diag(self._signatures)
 
-    def similarity(self) -> float | None:
-        """Median of ``k(D, D') / sqrt(k(D, D) k(D', D'))`` over pairs of the bank's first tasks:
-        near 1 the kernel tells none apart, near 0 it finds none alike. None for one task."""
+    def similarity(self) -> dict[str, float | None]:
+        """Of ``k(D, D') / sqrt(k(D, D) k(D', D'))`` over the bank's first tasks: ``similarity``,
+        the median over pairs, near 1 where the kernel tells none apart; ``nearest``, the median
+        over tasks of the largest, near 0 where it finds none alike. None for one task."""
         n = min(self.n_tasks, _PAIRED)
+        if n == 1:
+            return {"similarity": None, "nearest": None}
         some = slice(0, n)
         length = self.kernel.diag(self._signatures[some]).clamp(min=1e-300).sqrt()
         pairs = self.block(some, some) / length / length[:, None]
         rows, columns = torch.triu_indices(n, n, offset=1, device=pairs.device)
-        return float(pairs[rows, columns].median()) if n > 1 else None
+        similarity = float(pairs[rows, columns].median())
+        nearest = pairs.fill_diagonal_(-torch.inf).amax(1).median()
+        return {"similarity": similarity, "nearest": float(nearest)}
 
     def matvec(self, vector: Tensor) -> Tensor:
         features = self.features()

@@ -255,6 +255,7 @@ class RecalledFindings(Shape):
     """Whose group recalled tasks are of."""
 
     own_group: Figure
+    by_weight: Figure | None = None
     chance: Figure
     absent: int
     grouped: int

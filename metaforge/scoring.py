@@ -182,6 +182,12 @@ def effective_sample_size(weights: np.ndarray) -> float:
     return float(np.abs(weights).sum() ** 2 / np.square(weights).sum())
 
 
+def _share(weights: np.ndarray, some: np.ndarray) -> float:
+    """Of some weights, in the absolute sum of all."""
+    size = np.abs(weights)
+    return float(size[some].sum() / size.sum())
+
+
 @dataclass(frozen=True, eq=False)
 class TargetScores:
     """What was recalled for T targets.
@@ -203,13 +209,14 @@ class TargetScores:
         self, position: int, group: int, bank_groups: np.ndarray
     ) -> dict[str, float | None]:
         """One target's record: the raw alphas, the kept weights' effective sample size, and
-        the share of tasks that are of the target's own group among the kept ones and in the
-        whole bank, which is what chance would recall (both None without groups)."""
+        the share of tasks that are of the target's own group among the kept ones, in their
+        weight, and in the whole bank, which is what chance would recall (None without groups)."""
         ids, weights = self.kept(position)
         own = bank_groups == group
         return {
             **dict(zip(RAW_STATISTICS, map(float, self.raw[position]), strict=True)),
             "effective_sample_size": effective_sample_size(weights),
             "own_group": float(own[ids].mean()) if group >= 0 else None,
+            "own_group_weight": _share(weights, own[ids]) if group >= 0 else None,
             "own_group_bank": float(own.mean()) if group >= 0 else None,
         }

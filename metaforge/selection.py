@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from metaforge.console import Console
 from metaforge.errors import DamagedFile, NumericError, Problem, RecipeError, one_line
 from metaforge.evaluation import Evaluator
 from metaforge.metatrain import WarmStart
-from metaforge.recipe.grid import LEARNED, LEARNED_FROM
+from metaforge.recipe.grid import LEARNED, LEARNED_FROM, beyond_validated
 from metaforge.recipe.overrides import split_key
 from metaforge.recipe.schema import Recipe
 from metaforge.recipe.trials import STEPS, Trials
@@ -36,11 +37,13 @@ Scores = list[list[float]]
 def check(resolved: ResolvedRecipe, parts: Parts) -> None:
     """Create every kernel and weighting that selection will try, before the long work starts.
 
-    Raises ``RecipeError`` beside a learned weighting, which depends on them in phase 1, and
-    what their creation raises.
+    Raises ``RecipeError`` beside a learned weighting, which depends on them in phase 1, and for
+    a combination that ``validate`` had no time for; and what their creation raises.
     """
     if resolved.recipe.select is None:
         return
+    if unfit := list(beyond_validated(resolved)):
+        raise RecipeError([resolved.document.problem(at, message) for at, message in unfit])
     seen = []
     for combination in Trials(resolved.recipe).combinations:
         values = {k: v for k, v in combination.items() if split_key(k)[0] in LEARNED_FROM}
@@ -137,7 +140,7 @@ class _Bench:
         self.parts = self.parts.with_recipe(self._recipe(candidate.options))
         key = f"{self.parts.conditioning_key()}-{len(self._targets)}"
         path = self.parts.context.cache_dir / "select" / f"{key}.json"
-        known = read_json(path, TrialScores)["scores"] if os.path.isfile(path) else []
+        known = self._known(path)
         have = len(candidate.scores)
         self.cached += max(0, min(len(known), targets) - have)
         if len(known) >= targets:
@@ -147,6 +150,17 @@ class _Bench:
         if self._keeps:
             keep(path, json.dumps({"scores": scores}).encode(), self._cache_of_no_use)
         return scores
+
+    def _known(self, path: Path) -> Scores:
+        """What another run left in the cache; nothing where its file is damaged."""
+        if not os.path.isfile(path):
+            return []
+        try:
+            found: Scores = read_json(path, TrialScores)["scores"]
+        except DamagedFile as error:
+            self.console.line(f"note: {error}; made anew")
+            return []
+        return found
 
     def _cache_of_no_use(self, why: str) -> None:
         self._keeps = False

@@ -28,8 +28,8 @@ from metaforge.tasks import TaskSource
 
 #: Learned weights up to this many are written out in the results.
 _FEW = 100
-#: Median similarities of bank tasks below the first, or nearer to 1 than the second, say that a
-#: kernel's width does not suit the bank.
+#: A similarity of bank tasks' nearest below the first, or of their pairs nearer to 1 than the
+#: second, says that a kernel's width does not suit the bank.
 _LEAST_ALIKE, _LEAST_APART = 1e-4, 1e-6
 
 
@@ -261,7 +261,7 @@ def fit_facts(parts: Parts, facts: BankFacts) -> dict[str, Any]:
         return {}
     report = dict(parts.weighting.report(parts.weighting_state))
     return {
-        "kernel": {**parts.gram.kernel.state(), "similarity": parts.gram.similarity()},
+        "kernel": {**parts.gram.kernel.state(), **parts.gram.similarity()},
         "weighting": {k: v if math.isfinite(v) else None for k, v in report.items()},
     }
 
@@ -279,13 +279,19 @@ def training_warning(trained: Mapping[str, Any]) -> list[str]:
 
 def kernel_warning(fits: Mapping[str, Any]) -> list[str]:
     """A line where the kernel's width makes of the ranking next to nothing."""
-    similarity = fits.get("kernel", {}).get("similarity")
-    if similarity is None or _LEAST_ALIKE <= similarity <= 1 - _LEAST_APART:
+    kernel = fits.get("kernel", {})
+    if kernel.get("similarity") is None:
         return []
-    what = "finds hardly any alike" if similarity < 0.5 else "tells hardly any apart"
+    if kernel["nearest"] < _LEAST_ALIKE:
+        found = "finds hardly any alike", f"similarity of the nearest {kernel['nearest']:.3g}"
+    elif kernel["similarity"] > 1 - _LEAST_APART:
+        found = "tells hardly any apart", f"similarity {kernel['similarity']:.3g}"
+    else:
+        return []
     return [
-        f"the kernel {what} of the bank's tasks (median similarity {similarity:.3g}): what is "
-        "recalled is close to arbitrary; kernel.bandwidth: median sets its width by the bank"
+        f"the kernel {found[0]} of the bank's tasks (median {found[1]}): what is recalled is close "
+        "to arbitrary; take another width (kernel.bandwidth: validate chooses one), or another "
+        "kernel"
     ]
 
 

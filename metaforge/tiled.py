@@ -19,8 +19,8 @@ _TILE, _WIDE = 1024, 8
 def cholesky(a: np.ndarray) -> bool:
     """Write U, ``U^T U = a``, into the upper triangle of a, symmetric, C-ordered [N, N].
 
-    What is below the diagonal is left as it falls. False where a is not positive definite; a
-    is destroyed then.
+    What is below the diagonal is left as it falls. False where a, which is finite, is not
+    positive definite; a is destroyed then.
     """
     space = np.empty((_TILE, _WIDE * _TILE), a.dtype)  # once: fresh memory is slow
     for rows in _tiles(0, len(a), _TILE):

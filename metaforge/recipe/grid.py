@@ -56,13 +56,19 @@ def problems(resolved: ResolvedRecipe) -> Found:
     if sound:
         trials = Trials(resolved.recipe)
         dear = list(_cost(trials))
-        yield from dear or _combined(resolved, trials, known)
+        yield from dear or _combined(resolved, trials, known, slice(MAX_COMBINATIONS))
 
 
-def _combined(resolved: ResolvedRecipe, trials: Trials, known: set[str]) -> Found:
-    """What is wrong with the first combination that is, of those that will be tried."""
+def beyond_validated(resolved: ResolvedRecipe) -> Found:
+    """The same of the combinations that ``problems`` leaves out: the run's to find, at once."""
+    known = set(_messages(resolved, thorough=False))
+    yield from _combined(resolved, Trials(resolved.recipe), known, slice(MAX_COMBINATIONS, None))
+
+
+def _combined(resolved: ResolvedRecipe, trials: Trials, known: set[str], some: slice) -> Found:
+    """What is wrong with the first combination that is, of some of those that will be tried."""
     steps = {STEPS: trials.steps[-1]} if len(trials.steps) > 1 else {}
-    for combination in trials.combinations[:MAX_COMBINATIONS]:
+    for combination in trials.combinations[some]:
         for message in _faults(resolved, {**combination, **steps}, known, thorough=False):
             yield ("select", "grid"), f"{shown(combination)}: {message}"
             return

@@ -68,7 +68,8 @@ def _recalled(recalled: dict[str, Any] | None) -> str:
     told = []
     if recalled["own_group"]["n"]:
         own, chance = _share(recalled["own_group"]), recalled["chance"]["mean"]
-        told.append(f"{own} of the target's own group, {chance:.0%} by chance")
+        weight = f", {percent(by['mean'])} by weight" if (by := recalled.get("by_weight")) else ""
+        told.append(f"{own} of the target's own group{weight}, {chance:.0%} by chance")
     if recalled["absent"]:
         told.append(
             f"no bank task of the group of {recalled['absent']} of {recalled['grouped']} targets"

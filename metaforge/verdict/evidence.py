@@ -10,7 +10,7 @@ from __future__ import annotations
 from metaforge.report.format import interval, number
 from metaforge.verdict.findings import Figure, Findings
 
-#: A share of recalled tasks of the own group below this misses the group, above it sees it.
+#: A share of the own group in the recalled weight below this misses the group, above it sees it.
 SEES_GROUP = 0.9
 
 
@@ -35,11 +35,11 @@ def worth_shown(gain: Figure | None, worth: float) -> bool:
 
 
 def own_group(found: Findings) -> tuple[float, float] | None:
-    """Ends of the interval of the own group's share among what is recalled, or that share
-    itself where it is the same for all targets; None where it is of no target."""
+    """Ends of the interval of the own group's share of the recalled weight, or that share itself
+    where it is the same for all targets; None where it is of no target."""
     if found.recalled is None or not found.recalled.own_group["n"]:
         return None
-    own = found.recalled.own_group
+    own = found.recalled.by_weight
     low, high = own["ci95"] or (own["mean"], own["mean"])
     return low, high
 

@@ -45,13 +45,15 @@ class Oracle:
 class Recalled:
     """Share of the kept tasks that are of the target's own group, and what chance would give.
 
-    own_group, chance  over the targets whose group has bank tasks; chance is the group's share
-                       of the bank
+    own_group  over the targets whose group has bank tasks
+    by_weight  the same of the kept weights: of many kept tasks some weigh next to nothing
+    chance     the group's share of the bank
     absent             targets whose group has none, which are left out of both
     grouped            targets that have a group at all
     """
 
     own_group: Figure
+    by_weight: Figure
     chance: Figure
     absent: int
     grouped: int
@@ -202,6 +204,7 @@ def _recalled(weights: Records) -> Recalled | None:
     present = [w for w in grouped if w["own_group_bank"] > 0]
     return Recalled(
         statistics.summary([w["own_group"] for w in present]),
+        statistics.summary([w["own_group_weight"] for w in present]),
         statistics.summary([w["own_group_bank"] for w in present]),
         absent=len(grouped) - len(present),
         grouped=len(grouped),

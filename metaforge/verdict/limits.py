@@ -106,7 +106,7 @@ def _falling(found: Findings) -> Limit | None:
         return None
     if loss_shown(found.over_control) and not loss_shown(found.control_over_start):
         return None
-    what = "The gain falls before J" if steps.best else "Every step does harm"
+    what = "The gain falls before J" if steps.best else "J = 0 is better than any recorded step"
     return Limit(
         "steps",
         told(f"SP after {steps.best} steps over J = {steps.last}", fall, found),
@@ -127,10 +127,11 @@ def _kernel(found: Findings) -> Limit | None:
             "(weighting.use=tasml).",
         )
     if misses_group(found) and found.recalled is not None:
-        own = found.recalled.own_group
+        own = found.recalled.by_weight
         return Limit(
             "kernel",
-            f"{because}; {own['mean']:.0%} of what SP recalls is of the target's own group",
+            f"{because}; {own['mean']:.0%} of what SP recalls, by weight, is of the target's own "
+            "group",
             "Let the kernel see what sets the groups apart: compare other signatures "
             "(--over kernel.embedding=...) and widths (kernel.bandwidth).",
         )
@@ -143,8 +144,8 @@ def _kernel(found: Findings) -> Limit | None:
 
 def _rising(found: Findings) -> Limit | None:
     steps, rise = found.steps, found.steps.last_rise
-    if not worth_shown(rise, found.worth):
-        return None
+    if 2 * steps.before < steps.last or not worth_shown(rise, found.worth):
+        return None  # recorded too far before J to tell of a rise at J
     return Limit(
         "steps",
         told(f"SP after J = {steps.last} steps over {steps.before}", rise, found),
@@ -190,8 +191,8 @@ def _bank(found: Findings) -> Limit | None:
             "bank",
             told(f"oracle over {found.control}", oracle, found),
             f"A gain of {size(found.worth, found)} is excluded even with the target's own group, "
-            "so a better kernel is no help: bring in sources that differ, or stay with the "
-            "unconditional learner.",
+            "so a kernel that sees the group better is no help: bring in sources that differ, or "
+            "stay with the unconditional learner.",
         )
     gain = found.over_control
     if gain and excluded(gain, found.worth) and sees_group(found):
@@ -203,6 +204,20 @@ def _bank(found: Findings) -> Limit | None:
             "stay with the unconditional learner.",
         )
     return None
+
+
+def _steps_harm(found: Findings) -> Limit | None:
+    """A choice that gains over the control, by steps that lose more."""
+    gain = found.over_control
+    if gain is None or not (shown(gain) and loss_shown(found.over_start)):
+        return None
+    return Limit(
+        "steps",
+        f"{told(f'SP over {found.control}', gain, found)}, but "
+        f"{told('SP over J = 0', found.over_start, found)}",
+        "Choosing tasks gains and the steps lose more: take fewer steps or a lower "
+        "condition.optimizer.lr, chosen on validation targets (select), or stay at J = 0.",
+    )
 
 
 def _none(found: Findings) -> Limit | None:
@@ -239,7 +254,7 @@ def _recall_harms(found: Findings) -> Limit | None:
     return Limit(
         "kernel",
         told(f"SP over {found.control}", gain, found),
-        "What the kernel recalls does worse than tasks at random: compare other signatures "
+        f"What the kernel recalls does worse than {found.control}: compare other signatures "
         "(--over kernel.embedding=...), or raise weighting.lambda.",
     )
 
@@ -287,7 +302,8 @@ def _nothing_shows(found: Findings) -> Limit:
     elif gain["sd"] and gain["n"] < FEWEST:
         advice = f"{gain['n']} targets do not tell how many it takes: take {FEWEST} or more"
     elif not gain["sd"]:
-        advice = "No interval is defined: take more targets, and a control that is not SP itself"
+        advice = "No interval is defined: take more targets"
+        advice += "" if gain["mean"] else ", and a control that is not SP itself"
     else:
         sought = gain["mean"] if gain["mean"] > LEAST_SOUGHT * found.worth else found.worth
         needed = max(targets_needed(sought, gain["sd"]), gain["n"] + 1)
@@ -308,6 +324,7 @@ _RULES: tuple[Callable[[Findings], Limit | None], ...] = (
     _unranked,
     _groups_absent,
     _bank,
+    _steps_harm,
     _none,
     _recall_harms,
     _control_missing,

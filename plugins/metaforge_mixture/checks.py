@@ -27,13 +27,12 @@ def check(options: MixtureOptions, context: Context) -> list[str]:
 
 
 def facts(options: MixtureOptions, context: Context) -> DataFacts:
-    """The mixture's own, for a mixture of mixtures."""
+    """The mixture's own, for a mixture of mixtures: a class has its name on every level."""
     found = _facts_of_sources(options, context)
     classes: dict[str, frozenset[str]] = {}
-    for name, own in found.items():
+    for own in found.values():
         for split, names in own.classes.items():
-            told = frozenset(f"{name}: {one}" for one in names)
-            classes[split] = classes.get(split, frozenset()) | told
+            classes[split] = classes.get(split, frozenset()) | names
     width = next(iter(found.values())).width if options.projection == "none" else options.width
     kinds = set(_kinds(options, found).values())
     return DataFacts(width, classes, kinds.pop() if len(kinds) == 1 else None)

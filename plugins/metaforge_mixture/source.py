@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from metaforge_mixture.projection import Projection, fit
 from metaforge_mixture.shares import shares
 
 #: Part of the fingerprint: raised whenever the same options would draw other tasks.
-_DRAWING = 1
+_DRAWING = 2
 
 
 def load(
@@ -83,7 +83,8 @@ class ProjectedTasks(TaskSource):
 
 class MixtureTasks(TaskSource):
     """Task i of a split is task i of one source, chosen by (seed, split, i) in proportion to
-    the shares. A task's group is its source. Classes and samples are told as ``source: name``.
+    the shares, and where a source is a mixture itself by streams of their own on every level.
+    A task's group is its source. Classes and samples are told as ``source: name``.
 
     Raises ``DataError`` where the sources' tasks differ in kind, inputs, features or sizes.
     """
@@ -97,6 +98,7 @@ class MixtureTasks(TaskSource):
         self.group_names = tuple(self.sources)
         self.licence = "; ".join(dict.fromkeys(one.licence for one in self.sources.values()))
         self._upper = np.cumsum([shares[name] for name in self.sources])
+        self._level = _levels(self.sources.values())
         drawn = (_DRAWING, seed, [(name, shares[name]) for name in self.sources])
         told = repr((drawn, [one.fingerprint for one in self.sources.values()]))
         self.fingerprint = hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
@@ -138,8 +140,19 @@ class MixtureTasks(TaskSource):
 
     def _choose(self, split: str, ids: np.ndarray) -> np.ndarray:
         """[n]: the source of each task."""
-        drawn = seeding.uniform(seeding.derive(self.seed, "mixture", split), ids)
+        level = (self._level,) if self._level else ()
+        drawn = seeding.uniform(seeding.derive(self.seed, "mixture", split, *level), ids)
         return np.minimum(np.searchsorted(self._upper, drawn, side="right"), len(self._upper) - 1)
+
+
+def _levels(sources: Iterable[TaskSource]) -> int:
+    """How many levels of mixtures there are among the sources."""
+    found = 0
+    for source in sources:
+        plain = source.source if isinstance(source, ProjectedTasks) else source
+        if isinstance(plain, MixtureTasks):
+            found = max(found, 1 + plain._level)
+    return found
 
 
 def _of(source: str, told: Any) -> Any:

@@ -335,6 +335,16 @@ def test_a_class_trained_on_in_one_source_and_held_out_in_another_is_named(recip
     load_recipe(recipe, ["data.sources.two.path=one.npz"])  # split alike
 
 
+def test_a_class_of_a_mixture_within_another_is_the_class(recipe):
+    one = recipe["data"]["sources"]["one"]
+    nested = {"use": "mixture", "width": 4, "sources": {"x": one, "y": {**one, "path": "two.npz"}}}
+    recipe["data"]["sources"] = {"within": nested, "beside": {**one, "split_seed": 5}}
+    found = problems(recipe)
+    assert "source 'beside' holds out for test have the names of training classes" in found
+    recipe["data"]["sources"]["beside"] = one
+    load_recipe(recipe)
+
+
 def test_labels_in_numbers_are_names_within_their_file(recipe, tmp_path):
     with np.load(tmp_path / "one.npz") as one:
         x, y = one["X"], np.unique(one["y"], return_inverse=True)[1]
@@ -366,6 +376,18 @@ def test_a_scarce_source_of_a_mixture_within_another_is_named(recipe):
     found = problems(recipe, "data.weights={both: 0.01}")
     assert "data.weights.both: the bank's 60 tasks would hold 0.59 of" in found
     assert "data.sources.both.weights" not in found
+
+
+def test_mixtures_within_mixtures_draw_by_streams_of_their_own():
+    within = MixtureTasks({"x": source_of(), "y": source_of(seed=3)}, {"x": 0.5, "y": 0.5}, seed=0)
+    whole = MixtureTasks(
+        {"one": source_of(seed=4), "two": within}, {"one": 0.5, "two": 0.5}, seed=0
+    )
+    ids = np.arange(4000)
+    (mine,) = np.nonzero(whole.groups("train", ids).numpy())
+    assert len(mine) == pytest.approx(2000, abs=150)
+    shares = within.groups("train", mine).double().mean()
+    assert float(shares) == pytest.approx(0.5, abs=0.05)
 
 
 def test_every_faulty_weight_is_named_at_once(recipe):

@@ -339,11 +339,13 @@ def test_statistics_of_a_target() -> None:
         "alpha_negative": 0.25,
         "effective_sample_size": pytest.approx(2.0),
         "own_group": pytest.approx(1 / 3),
+        "own_group_weight": pytest.approx(0.5),
         "own_group_bank": 0.5,
     }
     assert found.statistics(0, 2, groups)["own_group_bank"] == 0.0
     without = found.statistics(0, -1, groups)
     assert without["own_group"] is without["own_group_bank"] is None
+    assert without["own_group_weight"] is None
 
 
 def test_effective_sample_size_is_on_absolute_values() -> None:

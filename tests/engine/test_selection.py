@@ -14,7 +14,7 @@ import pytest
 import metaforge
 from metaforge import selection, stages
 from metaforge.components import Context
-from metaforge.errors import DamagedFile, NumericError
+from metaforge.errors import DamagedFile, NumericError, RecipeError
 from metaforge.pipeline import resume
 from metaforge.recipe import load
 from metaforge.recipe.trials import Trials
@@ -265,6 +265,32 @@ def test_the_cache_is_not_taken_where_anything_differs():
     for what, other in OTHERS.items():
         assert "conditionings from the cache" not in log(run(other, grid=grid)), what
     assert "24 conditionings from the cache" in log(run(grid=grid))
+
+
+@pytest.mark.parametrize("content", ["", '{"scores": [[NaN]]}'], ids=["torn", "not a number"])
+def test_a_damaged_file_of_the_cache_is_made_anew(content):
+    first = run()
+    whole = {path: path.read_bytes() for path in Path("cache/select").iterdir()}
+    for path in whole:
+        path.write_text(content)
+    again = run()
+    assert "made anew" in log(again)
+    assert again["selection"] == first["selection"]
+    assert {path: path.read_bytes() for path in whole} == whole
+
+
+def test_what_validate_has_no_time_for_is_found_before_the_work(monkeypatch):
+    grid = {
+        "condition.negative": ["clip", "keep"],
+        "condition.sampling": ["uniform", "proportional"],
+    }
+    with pytest.raises(RecipeError) as by_validate:
+        run(grid=grid)
+    monkeypatch.setattr("metaforge.recipe.grid.MAX_COMBINATIONS", 2)
+    monkeypatch.setattr(selection, "select", None)  # would fail if it were called
+    with pytest.raises(RecipeError) as by_run:
+        run(grid=grid)
+    assert str(by_run.value) == str(by_validate.value)
 
 
 def test_a_cache_of_no_use_is_told_once(monkeypatch, tmp_path):

@@ -22,6 +22,7 @@ def records(
     noise: float = 0.01,
     shape: tuple[float, ...] = LEVEL,
     own: float | None = 0.5,
+    weight: float | None = None,
     absent: int = 0,
     ranks: bool = True,
     errors: bool = False,
@@ -32,6 +33,7 @@ def records(
     noise   standard deviation of the targets around it
     own     share of the own group among what is recalled, None without groups; a fifth of the
             bank is of it
+    weight  the same by weight, where it is another
     absent  targets whose group the bank lacks
     """
     found, rng = [], np.random.default_rng(0)
@@ -52,6 +54,7 @@ def records(
                 "alpha_negative": 0.4,
                 "effective_sample_size": 6.0 + rng.uniform(),
                 "own_group": None if own is None else own * in_bank,
+                "own_group_weight": None if own is None else (weight or own) * in_bank,
                 "own_group_bank": None if own is None else 0.2 * in_bank,
             }
         found.append(record)
