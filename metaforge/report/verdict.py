@@ -40,7 +40,7 @@ def _share(figure: Figure) -> str:
 
 def percent(value: float) -> str:
     """Whole percent, without a sign of zero."""
-    return f"{round(100 * value) + 0}%"
+    return f"{round(100 * value)}%"
 
 
 def _gains(verdict: dict[str, Any], scale: float) -> str:

@@ -121,7 +121,7 @@ def median_squared_distance(signatures: Tensor, space: Space, kernel_name: str) 
     if not len(pairs):
         raise NumericError(
             f"task kernel {kernel_name!r}: bandwidth: median needs bank tasks that differ, but "
-            f"the {n} signatures looked at are all equal; give sigma as a number, take more bank "
-            "tasks, or another embedding"
+            f"the {n} signatures looked at are all equal; take other bank tasks, another "
+            "embedding, or weighting: {use: uniform}"
         )
     return float(pairs.median())

@@ -22,7 +22,7 @@ from metaforge_mixture.projection import Projection, fit
 from metaforge_mixture.shares import shares
 
 #: Part of the fingerprint: raised whenever the same options would draw other tasks.
-_DRAWING = 2
+_DRAWING = 1
 
 
 def load(
@@ -99,7 +99,9 @@ class MixtureTasks(TaskSource):
         self.licence = "; ".join(dict.fromkeys(one.licence for one in self.sources.values()))
         self._upper = np.cumsum([shares[name] for name in self.sources])
         self._level = _levels(self.sources.values())
-        drawn = (_DRAWING, seed, [(name, shares[name]) for name in self.sources])
+        #: A mixture of plain sources has the stream that it had before mixtures had levels.
+        self._stream = ("mixture", self._level) if self._level else ("mixture",)
+        drawn = (_DRAWING, *self._stream[1:], seed, [(name, shares[name]) for name in self.sources])
         told = repr((drawn, [one.fingerprint for one in self.sources.values()]))
         self.fingerprint = hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
 
@@ -140,8 +142,7 @@ class MixtureTasks(TaskSource):
 
     def _choose(self, split: str, ids: np.ndarray) -> np.ndarray:
         """[n]: the source of each task."""
-        level = (self._level,) if self._level else ()
-        drawn = seeding.uniform(seeding.derive(self.seed, "mixture", split, *level), ids)
+        drawn = seeding.uniform(seeding.derive(self.seed, *self._stream, split), ids)
         return np.minimum(np.searchsorted(self._upper, drawn, side="right"), len(self._upper) - 1)
 
 

@@ -378,15 +378,14 @@ def test_a_scarce_source_of_a_mixture_within_another_is_named(recipe):
     assert "data.sources.both.weights" not in found
 
 
-def test_mixtures_within_mixtures_draw_by_streams_of_their_own():
-    within = MixtureTasks({"x": source_of(), "y": source_of(seed=3)}, {"x": 0.5, "y": 0.5}, seed=0)
-    whole = MixtureTasks(
-        {"one": source_of(seed=4), "two": within}, {"one": 0.5, "two": 0.5}, seed=0
-    )
-    ids = np.arange(4000)
-    (mine,) = np.nonzero(whole.groups("train", ids).numpy())
+@pytest.mark.parametrize("projection", ["none", "pca"])
+def test_mixtures_within_mixtures_draw_by_streams_of_their_own(projection):
+    given = {"projection": projection} if projection == "none" else {"width": 4}
+    within = {"use": "mixture", **given, "sources": {"x": arrays(6, 2), "y": arrays(6, 3)}}
+    whole = make(projection=projection, sources={"one": arrays(6, 1), "two": within})
+    (mine,) = np.nonzero(whole.groups("train", np.arange(4000)).numpy())
     assert len(mine) == pytest.approx(2000, abs=150)
-    shares = within.groups("train", mine).double().mean()
+    shares = whole.sources["two"].groups("train", mine).double().mean()
     assert float(shares) == pytest.approx(0.5, abs=0.05)
 
 

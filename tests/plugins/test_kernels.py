@@ -142,7 +142,7 @@ def test_repeated_tasks_do_not_shrink_the_median() -> None:
 @pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
 @pytest.mark.parametrize("embedding", ["mean", "moments", "classes", "fourier", "joint", "set"])
 def test_median_of_equal_signatures_is_an_error_with_advice(kernel: str, embedding: str) -> None:
-    with pytest.raises(NumericError, match=f"{kernel}.*all equal.*give sigma"):
+    with pytest.raises(NumericError, match=f"{kernel}.*all equal.*take other bank tasks"):
         KERNELS[kernel](embedding=embedding).fit(equal_tasks(), torch.Generator())
 
 
@@ -216,7 +216,7 @@ def test_contrast_of_features_whose_squares_overflow_is_told_of_tasks(side: str)
 
 
 def test_learned_on_equal_tasks_is_an_error_with_advice() -> None:
-    with pytest.raises(NumericError, match=r"gaussian.*all equal.*give sigma"):
+    with pytest.raises(NumericError, match=r"gaussian.*all equal.*take other bank tasks"):
         KERNELS["gaussian"](embedding="learned", steps=5).fit(equal_tasks(), torch.Generator())
 
 
