@@ -1,4 +1,4 @@
-"""``python -m benchmarks [NAME ...] [--json FILE] [--threads N]``; no name runs them all.
+"""``python -m benchmarks [NAME ...] [--full] [--json FILE] [--threads N]``; no name runs all.
 
 Ends with 1 if a promised ratio was missed.
 """
@@ -22,6 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--full", action="store_true", help="the larger sizes too, for hours")
     parser.add_argument("--threads", type=int, help="torch's CPU threads")
     chosen = parser.parse_args(arguments)
     if unknown := set(chosen.names) - set(names):
@@ -32,7 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
     results, missed = {}, []
     for name in chosen.names or names:
         results[name] = []
-        for row in import_module(f"benchmarks.{name}").rows():
+        module = import_module(f"benchmarks.{name}")
+        larger = getattr(module, "full_rows", module.rows)
+        for row in larger() if chosen.full else module.rows():
             results[name].append(row)
             print(f"\n{harness.render(row)}", flush=True)
             missed += [f"{row.name}: {entry}" for entry in row.missed()]

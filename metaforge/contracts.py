@@ -7,7 +7,7 @@ p the width of a signature. ``Params`` (theta) is a flat dict of named tensors.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -134,27 +134,38 @@ class InnerAlgorithm(Part, ABC):
         return {"order": self.order}
 
 
+#: Columns of a block of targets. The bits of a matrix product or a solve depend on how many
+#: columns it has and on a column's place, so both are fixed: target i stands at i mod this.
+TARGET_BLOCK = 64
+
+
 class GramOperator(ABC):
     """K of the bank, without having to hold it: [N, N], symmetric, float64.
 
-    ``dense`` gives a fresh C-ordered array that the caller may overwrite.
+    ``dense`` gives a fresh C-ordered array that the caller may overwrite, rounded to float32
+    where that is asked for, tile by tile.
     """
 
     n_tasks: int
     kernel_name: str
 
     @abstractmethod
-    def dense(self) -> Tensor: ...
+    def dense(self, dtype: torch.dtype = torch.float64) -> Tensor: ...
 
     @abstractmethod
-    def block(self, rows: slice, columns: slice) -> Tensor: ...
+    def block(self, rows: slice | Tensor, columns: slice | Tensor) -> Tensor:
+        """K of some rows and columns, each a slice or task numbers [n]."""
 
     @abstractmethod
     def diag(self) -> Tensor: ...
 
     @abstractmethod
+    def products(self, vectors: Sequence[Tensor]) -> list[Tensor]:
+        """K v for each v [N] or [N, T]; each part of K is computed once for all of them."""
+
     def matvec(self, vector: Tensor) -> Tensor:
         """K v for v [N] or [N, T]."""
+        return self.products([vector])[0]
 
     @abstractmethod
     def features(self) -> Tensor | None:
@@ -182,6 +193,8 @@ class TaskKernel(Part, ABC):
     reads: Literal["support", "all"] = "support"
     #: Whose features of a sample it looks at: the data's, or the inner algorithm's at theta_hat.
     phi: Literal["data", "theta_hat"] = "data"
+    #: Whether ``features`` gives any, known before the kernel is fitted.
+    finite_rank: bool = False
 
     def fit(self, sample: TaskBatch, generator: torch.Generator) -> None:
         """Fix what depends on data, from at most 1000 bank tasks, whole: they are training
@@ -198,7 +211,8 @@ class TaskKernel(Part, ABC):
         """[n]: k(D, D)."""
 
     def features(self, signatures: Tensor) -> Tensor | None:
-        """F [n, r] with gram(a, b) = F(a) F(b)^T where the rank is finite, else None."""
+        """F [n, r] with gram(a, b) = F(a) F(b)^T where the rank is finite (``finite_rank``),
+        else None."""
         return None
 
     def describe(self) -> dict[str, Any]:
@@ -224,6 +238,14 @@ class TaskWeighting(Part, ABC):
     sums_to_one: bool = False
     may_be_negative: bool = False
     learned: bool = False
+    #: Blocks of ``TARGET_BLOCK`` targets that ``weights`` takes at a time. Where it is more than
+    #: 1, a column's bits must be the same whatever blocks stand beside its own.
+    blocks: int = 1
+
+    def require_memory(self, n_tasks: int, kernel: TaskKernel) -> None:
+        """Raise ``DataError`` where what ``fit`` will hold does not fit on the context's device.
+        Asked before phase 1, of a kernel that is not fitted yet. Default: nothing."""
+        return None
 
     @abstractmethod
     def fit(

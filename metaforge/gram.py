@@ -5,7 +5,7 @@ Symbols: N bank tasks, p the width of a signature. Everything is float64.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import torch
@@ -23,6 +23,11 @@ FIT_TASKS = 1000
 _PAIRED = 500
 #: Rows and columns of a tile of K.
 _TILE = 1024
+#: What to do where K does not fit in memory.
+_ADVICE = (
+    "take a smaller bank.size, kernel: {use: linear} (of finite rank, solved without the "
+    "matrix) or weighting: {use: uniform}"
+)
 
 
 class KernelGram(GramOperator):
@@ -33,23 +38,21 @@ class KernelGram(GramOperator):
         self.n_tasks, self.kernel_name = len(signatures), kernel.name
         self._signatures = signatures
 
-    def dense(self) -> Tensor:
+    def dense(self, dtype: torch.dtype = torch.float64) -> Tensor:
         """K, exactly symmetric off its diagonal tiles; half of the tiles are computed.
 
         Raises ``DataError`` where it does not fit in memory.
         """
-        self._require_memory()
-        n, like = self.n_tasks, self._signatures
-        matrix = torch.empty(n, n, dtype=torch.float64, device=like.device)
-        tiles = [slice(start, min(start + _TILE, n)) for start in range(0, n, _TILE)]
-        for i, rows in enumerate(tiles):
-            for columns in tiles[: i + 1]:
-                tile = self.block(rows, columns)
-                matrix[rows, columns] = tile
-                matrix[columns, rows] = tile.T
+        n, device = self.n_tasks, self._signatures.device
+        memory.require(*matrix_memory(n, device, self.kernel_name, dtype.itemsize), _ADVICE)
+        matrix = torch.empty(n, n, dtype=dtype, device=device)
+        for rows, columns in _lower_tiles(n):
+            tile = self.block(rows, columns)
+            matrix[rows, columns] = tile
+            matrix[columns, rows] = tile.T
         return matrix
 
-    def block(self, rows: slice, columns: slice) -> Tensor:
+    def block(self, rows: slice | Tensor, columns: slice | Tensor) -> Tensor:
         return self.kernel.gram(self._signatures[rows], self._signatures[columns])
 
     def diag(self) -> Tensor:
@@ -70,13 +73,20 @@ class KernelGram(GramOperator):
         nearest = pairs.fill_diagonal_(-torch.inf).amax(1).median()
         return {"similarity": similarity, "nearest": float(nearest)}
 
-    def matvec(self, vector: Tensor) -> Tensor:
+    def products(self, vectors: Sequence[Tensor]) -> list[Tensor]:
+        """Through features where there are any; else half of the tiles are computed, one at a
+        time, those of ``dense``."""
         features = self.features()
         if features is not None:
-            return features @ (features.T @ vector)
-        every = slice(None)
-        tiles = [slice(start, start + _TILE) for start in range(0, self.n_tasks, _TILE)]
-        return torch.cat([self.block(rows, every) @ vector for rows in tiles])
+            return [features @ (features.T @ vector) for vector in vectors]
+        found = [torch.zeros_like(vector) for vector in vectors]
+        for rows, columns in _lower_tiles(self.n_tasks):
+            tile = self.block(rows, columns)
+            for vector, product in zip(vectors, found, strict=True):
+                product[rows] += tile @ vector[columns]
+                if rows != columns:
+                    product[columns] += tile.T @ vector[rows]
+        return found
 
     def features(self) -> Tensor | None:
         return self.kernel.features(self._signatures)
@@ -84,16 +94,21 @@ class KernelGram(GramOperator):
     def signatures(self) -> Tensor:
         return self._signatures
 
-    def _require_memory(self) -> None:
-        # Off the CPU the factor is a second matrix.
-        copies = 1 if self._signatures.device.type == "cpu" else 2
-        memory.require(
-            8 * copies * self.n_tasks**2,
-            self._signatures.device,
-            f"the matrix of task kernel {self.kernel_name!r} on bank.size: {self.n_tasks} tasks",
-            "take a smaller bank.size, kernel: {use: linear} (of finite rank, solved without the "
-            "matrix) or weighting: {use: uniform}",
-        )
+
+def matrix_memory(
+    n_tasks: int, device: torch.device, kernel_name: str, itemsize: int = 8
+) -> tuple[int, torch.device, str]:
+    """What ``memory.require`` is to be asked for K and its factor, which off the CPU is a second
+    matrix."""
+    copies = 1 if device.type == "cpu" else 2
+    what = f"the matrix of task kernel {kernel_name!r} on bank.size: {n_tasks} tasks"
+    return itemsize * copies * n_tasks**2, device, what
+
+
+def _lower_tiles(n: int) -> Iterator[tuple[slice, slice]]:
+    """Rows and columns of the tiles on the diagonal and below it."""
+    tiles = [slice(start, min(start + _TILE, n)) for start in range(0, n, _TILE)]
+    return ((rows, columns) for i, rows in enumerate(tiles) for columns in tiles[: i + 1])
 
 
 def shown(tasks: TaskBatch, kernel: TaskKernel) -> TaskBatch:

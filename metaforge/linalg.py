@@ -1,7 +1,8 @@
-"""The one large solve of a run: ``(K + lambda I)^-1`` of a symmetric positive K, in float64.
+"""The one large solve of a run: ``(K + lambda I)^-1`` of a symmetric positive K.
 
 On the CPU LAPACK factors the matrix in its own memory and touches one triangle only; on
-other devices ``torch.linalg`` does. Symbols: N rows, T right-hand sides.
+other devices ``torch.linalg`` does. In float64, or in float32 where the matrix is that.
+Symbols: N rows, T right-hand sides.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from scipy.linalg import eigh, lapack
@@ -38,11 +40,13 @@ class Factor:
     condition: float
 
     def solve(self, right: Tensor) -> Tensor:
-        """``(K + (lambda + jitter) I)^-1 right`` for right [N, T], which is left as it is."""
+        """``(K + (lambda + jitter) I)^-1 right`` for right [N, T] of the factor's precision,
+        which is left as it is. O(N^2 T)."""
         if not _has_lapack(self.lower.device):
             return torch.cholesky_solve(right, self.lower)
         columns = right.T.clone(memory_format=torch.contiguous_format).numpy().T
-        solution, _ = lapack.dpotrs(self.lower.numpy(), columns, lower=1, overwrite_b=1)
+        potrs = _lapack("potrs", self.lower)
+        solution, _ = potrs(self.lower.numpy(), columns, lower=1, overwrite_b=1)
         return torch.from_numpy(solution)
 
 
@@ -57,22 +61,35 @@ def factor(build: Callable[[], Tensor], ridge: float, name: str) -> Factor:
     """
     for share in (0.0, *JITTER_SHARES):
         matrix = build()
-        diagonal = matrix.diagonal()
-        scale = float(diagonal.abs().mean())
+        scale = float(matrix.diagonal().abs().mean())
         jitter = share * scale
-        diagonal.add_(ridge + jitter)
-        norm = _one_norm(matrix)
-        if not math.isfinite(norm):
-            raise NumericError(
-                f"task kernel {name!r}: its matrix has entries that are not finite; look for "
-                "a bandwidth that is zero, or features that are huge or not finite"
-            )
-        lower, condition = _cholesky(matrix, norm)
-        if lower is not None:
-            return Factor(lower, jitter, condition)
+        found = attempt(matrix, ridge, name, jitter)
+        if found is not None:
+            return found
         if not scale:
             break
     raise NumericError(_not_positive_definite(build(), ridge, jitter, name))
+
+
+def attempt(matrix: Tensor, ridge: float, name: str, jitter: float = 0.0) -> Factor | None:
+    """Factor ``matrix + (ridge + jitter) I`` in the matrix's own memory; None where it is not
+    positive definite in its precision.
+
+    Raises ``NumericError`` where it is not finite.
+    """
+    matrix.diagonal().add_(ridge + jitter)
+    norm = _one_norm(matrix)
+    if not math.isfinite(norm):
+        raise NumericError(not_finite(name))
+    lower, condition = _cholesky(matrix, norm)
+    return None if lower is None else Factor(lower, jitter, condition)
+
+
+def not_finite(name: str) -> str:
+    return (
+        f"task kernel {name!r}: its matrix has entries that are not finite; look for "
+        "a bandwidth that is zero, or features that are huge or not finite"
+    )
 
 
 def _not_positive_definite(matrix: Tensor, ridge: float, jitter: float, name: str) -> str:
@@ -98,6 +115,11 @@ def _has_lapack(device: torch.device) -> bool:
     return device.type == "cpu"
 
 
+def _lapack(routine: str, matrix: Tensor) -> Callable[..., Any]:
+    """LAPACK's routine for the matrix's precision."""
+    return getattr(lapack, ("s" if matrix.dtype == torch.float32 else "d") + routine)
+
+
 def _columns(matrix: Tensor) -> object:
     """A symmetric matrix as the Fortran-ordered array that LAPACK works on without a copy."""
     return matrix.numpy().T
@@ -106,7 +128,7 @@ def _columns(matrix: Tensor) -> object:
 def _one_norm(matrix: Tensor) -> float:
     if not _has_lapack(matrix.device):
         return float(torch.linalg.matrix_norm(matrix, 1))
-    return lapack.dlange("1", _columns(matrix))
+    return _lapack("lange", matrix)("1", _columns(matrix))
 
 
 def _cholesky(matrix: Tensor, norm: float) -> tuple[Tensor | None, float]:
@@ -117,10 +139,11 @@ def _cholesky(matrix: Tensor, norm: float) -> tuple[Tensor | None, float]:
     if len(matrix) > _LARGEST:
         triangle, failed = _columns(matrix), not tiled.cholesky(matrix.numpy())
     else:
-        triangle, failed = lapack.dpotrf(_columns(matrix), lower=1, clean=0, overwrite_a=1)
+        potrf = _lapack("potrf", matrix)
+        triangle, failed = potrf(_columns(matrix), lower=1, clean=0, overwrite_a=1)
     if failed:
         return None, math.nan
-    reciprocal, _ = lapack.dpocon(triangle, norm, uplo="L")
+    reciprocal, _ = _lapack("pocon", matrix)(triangle, norm, uplo="L")
     return torch.from_numpy(triangle), 1.0 / reciprocal if reciprocal else math.inf
 
 

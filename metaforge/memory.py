@@ -25,8 +25,7 @@ def require(needed: int, device: torch.device, what: str, advice: str) -> None:
     free = available(device)
     if free is not None and needed > free:
         raise DataError(
-            f"{what} takes {_gigabytes(needed)} and {_gigabytes(free)} are free on {device}; "
-            f"{advice}"
+            f"{what} takes {gigabytes(needed)} and {gigabytes(free)} are free on {device}; {advice}"
         )
 
 
@@ -54,5 +53,5 @@ def _control_group() -> int | None:
     return limit - used + int(statistics.get("inactive_file", 0))
 
 
-def _gigabytes(count: int) -> str:
+def gigabytes(count: int) -> str:
     return f"{count / 1e9:.1f} GB"

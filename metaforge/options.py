@@ -48,6 +48,11 @@ class Options(BaseModel):
         ``regression``), with what to do; or nothing. Asked before the run starts."""
         return ""
 
+    def unfit_bank(self, size: int) -> str:
+        """Why a component with these options cannot serve a bank of ``size`` tasks, with what to
+        do; or nothing. Asked before the run starts."""
+        return ""
+
     def validated(self) -> Validated | None:
         """What is to be chosen on validation targets, where an option says ``validate``."""
         return None

@@ -170,6 +170,8 @@ class _Run:
         else:
             write_json(path, env)
         parts = stages.Parts.build(self.recipe, context)
+        if self.recipe.select is None:
+            parts.require_memory()
         selection.check(self.resolved, parts)
         self.folder.refuse_other_data(parts.source.fingerprint)
         facts = {"run": str(self.folder.path), **stages.header(self.recipe, parts)}

@@ -15,15 +15,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metaforge.contracts import TaskWeighting, Tree
+from metaforge.contracts import TARGET_BLOCK, TaskWeighting, Tree
 from metaforge.errors import NumericError
 from metaforge.gram import KernelGram, bank_gram, signature
 from metaforge.tasks import TaskBatch, TaskSource, unpadded
 
 __all__ = [
+    "Agreement",
     "KernelGram",
     "Scorer",
     "TargetScores",
+    "agreement",
     "bank_gram",
     "effective_sample_size",
     "keep",
@@ -33,9 +35,8 @@ __all__ = [
 #: Kept signed weights whose sum is a smaller share of their absolute sum are refused:
 #: normalised, their absolute values would sum to more than its inverse.
 LEAST_SUM = 0.1
-#: Columns of a block of targets. The bits of a matrix product or a solve depend on how many
-#: columns it has and on a column's place, so both are fixed: target i stands at i mod this.
-_TARGETS = 64
+#: Targets of a block.
+_TARGETS = TARGET_BLOCK
 
 
 @dataclass(frozen=True)
@@ -67,13 +68,15 @@ class Scorer:
         found = torch.cat(each)
         numbers, places = ids // _TARGETS, ids % _TARGETS
         alpha = bank.new_empty(self.n_tasks, len(ids))
-        for number in numbers.unique():
-            mine = numbers == number
-            block = found[mine][:1].repeat(_TARGETS, 1)  # one stands in for those that lack
-            block[places[mine]] = found[mine]
-            cross = kernel.gram(bank, block)
-            scores = self.weighting.weights(self.state, cross, kernel.diag(block))
-            alpha[:, mine] = scores[:, places[mine]]
+        members = [numbers == number for number in numbers.unique()]
+        for first in range(0, len(members), self.weighting.blocks):
+            some = members[first : first + self.weighting.blocks]
+            blocks = [_block(found[mine], places[mine]) for mine in some]
+            cross = torch.cat([kernel.gram(bank, block) for block in blocks], 1)
+            own = torch.cat([kernel.diag(block) for block in blocks])
+            scores = self.weighting.weights(self.state, cross, own)
+            for mine, part in zip(some, scores.split(_TARGETS, 1), strict=True):
+                alpha[:, mine] = part[:, places[mine]]
         return alpha
 
     def score(
@@ -90,13 +93,21 @@ class Scorer:
         is computed from its own alphas alone, so that its bits do not depend on the others.
         """
         parts, view = [], self.gram.phi.view if self.gram else "features"
-        for _, group in groupby(ids, lambda target_id: target_id // _TARGETS):
+        together = _TARGETS * self.weighting.blocks
+        for _, group in groupby(ids, lambda target_id: target_id // together):
             block = list(group)
             alpha = self.alphas(source.batch(split, block, view))
             for target_id, row in zip(block, alpha.T.contiguous().split(1), strict=True):
                 own = keep(row.T, top_m, negative, [target_id])
                 parts.append((*own, raw_statistics(row.T)))
         return TargetScores(*(torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True)))
+
+
+def _block(signatures: Tensor, places: Tensor) -> Tensor:
+    """[64, p]: signatures at their places of a block; one stands in for those that lack."""
+    block = signatures[:1].repeat(_TARGETS, 1)
+    block[places] = signatures
+    return block
 
 
 def keep(
@@ -175,6 +186,29 @@ def raw_statistics(alpha: Tensor) -> Tensor:
     """[T, 4]: least, greatest, sum and share of negatives of each target's N raw weights."""
     negative = (alpha < 0).to(alpha.dtype).mean(0)
     return torch.stack([alpha.min(0).values, alpha.max(0).values, alpha.sum(0), negative], 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """How near T targets' scores are to exact ones.
+
+    error    [T]: ``|other - exact| / |exact|`` of a target's N scores
+    overlap  [T]: share of its top M tasks that the two have in common
+    """
+
+    error: Tensor
+    overlap: Tensor
+
+
+def agreement(exact: Tensor, other: Tensor, top_m: int) -> Agreement:
+    """Of alphas [N, T] with alphas [N, T]; ``top_m`` as ``keep`` takes it.
+
+    Raises what ``keep`` raises where a target has no top M.
+    """
+    error = (other - exact).norm(dim=0) / exact.norm(dim=0)
+    kept = [keep(alpha, top_m)[0] for alpha in (exact, other)]
+    shared = [torch.isin(*pair).double().mean() for pair in zip(*kept, strict=True)]
+    return Agreement(error, torch.stack(shared))
 
 
 def effective_sample_size(weights: np.ndarray) -> float:

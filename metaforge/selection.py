@@ -38,7 +38,8 @@ def check(resolved: ResolvedRecipe, parts: Parts) -> None:
     """Create every kernel and weighting that selection will try, before the long work starts.
 
     Raises ``RecipeError`` beside a learned weighting, which depends on them in phase 1, and for
-    a combination that ``validate`` had no time for; and what their creation raises.
+    a combination that ``validate`` had no time for; ``DataError`` where one will not have the
+    memory it needs; and what their creation raises.
     """
     if resolved.recipe.select is None:
         return
@@ -47,12 +48,13 @@ def check(resolved: ResolvedRecipe, parts: Parts) -> None:
     seen = []
     for combination in Trials(resolved.recipe).combinations:
         values = {k: v for k, v in combination.items() if split_key(k)[0] in LEARNED_FROM}
-        if not values or values in seen:
+        if values in seen:
             continue
         seen.append(values)
-        trial = parts.with_recipe(resolved.with_values(values).recipe)
+        trial = parts.with_recipe(resolved.with_values(values).recipe) if values else parts
+        trial.require_memory()
         for tried in (parts, trial):
-            if tried.weighting.learned:
+            if values and tried.weighting.learned:
                 message = LEARNED.format(tried.recipe.weighting.use)
                 raise RecipeError([Problem("select.grid", message)])
 

@@ -85,6 +85,10 @@ class Parts:
         vars(made).update({name: vars(self)[name] for name in kept if name in vars(self)})
         return made
 
+    def require_memory(self) -> None:
+        """``DataError`` where phase 2 will not have the memory it needs: told before phase 1."""
+        self.weighting.require_memory(self.recipe.bank.size, self.kernel)
+
     @cached_property
     def workers(self) -> int:
         return workers.count(self.recipe, self.context.device)

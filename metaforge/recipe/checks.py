@@ -50,6 +50,9 @@ def setting(resolved: ResolvedRecipe) -> Found:
     if "oracle" in recipe.evaluate.controls and has_groups(resolved) is False:
         yield ("evaluate", "controls"), NO_GROUPS.format(recipe.data.use)
     yield from _tasks(resolved)
+    for choice in resolved.chosen:
+        if message := choice.options.unfit_bank(recipe.bank.size):
+            yield choice.path, message
 
 
 def _conditioning(recipe: Recipe) -> Found:

@@ -127,6 +127,7 @@ def check_gram(kernel: TaskKernel, a: Tensor, b: Tensor) -> None:
     own = kernel.gram(a, a)
     _close(kernel.diag(a), own.diagonal(), "diag: the diagonal of gram(a, a)")
     left, right = kernel.features(a), kernel.features(b)
+    assert (left is not None) == kernel.finite_rank, "finite_rank: says whether features gives any"
     if left is not None and right is not None:
         _close(left @ right.T, gram, "features: gram(a, b) = F(a) F(b)^T")
 

@@ -7,6 +7,7 @@ the bank's groups; it raises ``AssertionError`` naming the law that is broken.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -36,17 +37,17 @@ class Bank(GramOperator):
     def n_tasks(self) -> int:  # type: ignore[override]
         return len(self.matrix)
 
-    def dense(self) -> Tensor:
-        return self.matrix.clone()
+    def dense(self, dtype: torch.dtype = torch.float64) -> Tensor:
+        return self.matrix.to(dtype, copy=True)
 
-    def block(self, rows: slice, columns: slice) -> Tensor:
-        return self.matrix[rows, columns]
+    def block(self, rows: slice | Tensor, columns: slice | Tensor) -> Tensor:
+        return self.matrix[rows][:, columns]
 
     def diag(self) -> Tensor:
         return self.matrix.diagonal()
 
-    def matvec(self, vector: Tensor) -> Tensor:
-        return self.matrix @ vector
+    def products(self, vectors: Sequence[Tensor]) -> list[Tensor]:
+        return [self.matrix @ vector for vector in vectors]
 
     def features(self) -> Tensor | None:
         return self.bank_features

@@ -7,6 +7,8 @@ import math
 from torch import Tensor
 from torch.nn import functional as F
 
+from metaforge.components import Context
+from metaforge_kernels.options import LinearOptions
 from metaforge_kernels.signatures import SignatureKernel
 
 
@@ -20,6 +22,10 @@ class Linear(SignatureKernel):
     """
 
     name = "linear"
+
+    def __init__(self, options: LinearOptions, context: Context | None = None):
+        super().__init__(options, context)
+        self.finite_rank = options.embedding != "set"
 
     def gram(self, a: Tensor, b: Tensor) -> Tensor:
         return self.space.inner(a, b).add_(self.options.c)

@@ -7,54 +7,21 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
-from metaforge.contracts import GramOperator, TaskWeighting
-from metaforge.linalg import Factor, factor
+from metaforge import factors
+from metaforge.components import Context
+from metaforge.contracts import GramOperator, TaskKernel, TaskWeighting
 from metaforge.tasks import TaskKind
+from metaforge_weightings import solvers
+from metaforge_weightings.features import FeatureSolve
+from metaforge_weightings.needs import BLOCKS, require
 from metaforge_weightings.options import TasmlOptions
-
-
-@dataclass(frozen=True, eq=False)
-class FeatureSolve:
-    """``(F F^T + lambda I)^-1`` on the range of F [N, r], of any rank up to r.
-
-    With the singular value decomposition ``F = U S V^T``, for v in that range,
-
-        (F F^T + lambda I)^-1 v = U (S^2 + lambda)^-1 U^T v.
-
-    v = F u is in the range up to rounding, which the inverse would multiply by
-    1 / lambda outside of it; left out here, so that lambda = 1e-8 is as stable as 1.
-    Costs O(N r^2).
-    """
-
-    left: Tensor
-    singular: Tensor
-    ridge: float
-    jitter: float = 0.0
-
-    @classmethod
-    def of(cls, features: Tensor, ridge: float) -> FeatureSolve:
-        left, singular, _ = torch.linalg.svd(features, full_matrices=False)
-        floor = torch.finfo(features.dtype).eps * max(features.shape) * singular[0]
-        kept = singular > floor
-        return cls(left[:, kept], singular[kept], ridge)
-
-    def solve(self, right: Tensor) -> Tensor:
-        scale = self.singular.square() + self.ridge
-        return self.left @ ((self.left.T @ right) / scale[:, None])
-
-    @property
-    def condition(self) -> float:
-        """Of ``F F^T + lambda I`` in the 2-norm."""
-        n_tasks, rank = self.left.shape
-        eigenvalues = pad(self.singular.square(), (0, int(rank < n_tasks))) + self.ridge
-        return float(eigenvalues.max() / eigenvalues.min())
+from metaforge_weightings.solvers import Solver
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    solver: Factor | FeatureSolve
+    solver: Solver
     ridge: float
 
 
@@ -62,18 +29,43 @@ class Tasml(TaskWeighting):
     """``alpha(D) = (K + lambda I)^-1 v(D)`` (paper, eq. 5).
 
     ``K_ij = k(D_i, D_j)`` over the N bank tasks, ``v(D)_i = k(D_i, D)``; the scores are
-    as they come, signed, summing to anything. One factorisation a bank, O(N^3), serves
-    every target, O(N^2) each; a kernel of finite rank r is solved in its feature space,
-    O(N r^2), without the N x N matrix.
+    as they come, signed, summing to anything. One factorisation a bank serves every target;
+    a kernel of finite rank r is solved in its feature space, O(N r^2), without the N x N
+    matrix, whatever the solver. Else ``solver`` says how, for m = ``rank`` landmarks and
+    signatures of p numbers:
+
+    ========  =============================  ==============  ============================
+    solver    what it is                     bytes           operations, T targets
+    ========  =============================  ==============  ============================
+    exact     Cholesky in float64            8 N^2           N^3 / 3 + 2 N^2 T
+    float32   Cholesky in float32, refined   4 N^2           N^3 / 3, N^2 (p + T) a round
+    cg        conjugate gradients            24 N m          N m^2, N^2 (p + T) an iteration
+    nystrom   an approximation of rank m     24 N m          N m^2 + 2 N m T
+    ========  =============================  ==============  ============================
+
+    ``float32`` and ``cg`` solve to a relative residual of 1e-8 in float64. A new target costs
+    O(N^2) beside the passes over K that they share, and O(N) memory, with ``nystrom`` O(N m).
 
     ``lambda`` is added to K as it stands (not multiplied by N); ``n^-1/2`` is
     ``N^(-1/2)``.
 
     Raises ``NumericError`` where K + lambda I is not positive definite even with jitter
-    (``metaforge.linalg.factor``).
+    (``metaforge.linalg.factor``), or does not allow the solver its residual; ``DataError`` from
+    ``require_memory`` and ``fit`` where the solver's memory is not there.
     """
 
     may_be_negative = True
+
+    def __init__(self, options: TasmlOptions, context: Context | None = None):
+        super().__init__(options, context)
+        self.blocks = BLOCKS if options.solver in ("float32", "cg") else 1
+
+    def require_memory(self, n_tasks: int, kernel: TaskKernel) -> None:
+        factors.limit()  # refused here where the variable is no number
+        if not kernel.finite_rank:
+            rank = self.options.landmarks(n_tasks)
+            device = torch.device(self.context.device)
+            require(self.options.solver, n_tasks, rank, device, kernel.name)
 
     def fit(
         self, gram: GramOperator | None, groups: Tensor, *, kind: TaskKind = "classification"
@@ -85,12 +77,33 @@ class Tasml(TaskWeighting):
         features = gram.features()
         if features is not None:
             return State(FeatureSolve.of(features, ridge), ridge)
-        return State(factor(gram.dense, ridge, gram.kernel_name), ridge)
+        return State(self._solver(gram, ridge), ridge)
+
+    def _solver(self, gram: GramOperator, ridge: float) -> Solver:
+        rank, seed = self.options.landmarks(gram.n_tasks), self.context.seed
+        match self.options.solver:
+            case "float32":
+                return solvers.single_precision(gram, ridge, self.context)
+            case "cg":
+                return solvers.preconditioned(gram, ridge, rank, seed)
+            case "nystrom":
+                return solvers.approximate(gram, ridge, rank, seed)
+            case _:
+                return solvers.exact(gram, ridge, self.context)
 
     def weights(self, state: State, cross: Tensor, self_: Tensor) -> Tensor:
         return state.solver.solve(cross)
 
     def report(self, state: State) -> Mapping[str, float]:
-        """lambda, the jitter that was needed and the condition number of the system."""
-        solver = state.solver
-        return {"lambda": state.ridge, "jitter": solver.jitter, "condition": solver.condition}
+        """lambda, the jitter that was needed, the condition number of the system; of float32 and
+        cg the worst residual and most iterations of 64 columns of K, of cg and nystrom the rank.
+
+        Estimates have three digits: what is beyond differs with the load of the machine.
+        """
+        facts = {"lambda": state.ridge, **state.solver.report()}
+        rounded = {name: float(f"{facts[name]:.3g}") for name in _ESTIMATES if name in facts}
+        return {**facts, **rounded}
+
+
+#: What ``report`` rounds.
+_ESTIMATES = ("condition", "residual")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
 
+from benchmarks.harness import peak_memory
 from metaforge import linalg, tiled
 from metaforge.errors import NumericError
+from metaforge.gram import KernelGram
+from metaforge_kernels.gaussian import Gaussian
+from metaforge_kernels.options import GaussianOptions
 
 
 def spectrum_matrix(eigenvalues: list[float]) -> Tensor:
@@ -37,10 +43,45 @@ def test_solves(either_way: str) -> None:
     assert factor.jitter == 0
 
 
-def test_the_factor_takes_the_memory_of_the_matrix() -> None:
-    matrix = spectrum_matrix([1.0, 2.0, 3.0])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_the_factor_takes_the_memory_of_the_matrix(dtype) -> None:
+    matrix = spectrum_matrix([1.0, 2.0, 3.0]).to(dtype)
     factor = linalg.factor(lambda: matrix, 0.0, "k")
     assert factor.lower.data_ptr() == matrix.data_ptr()
+    assert factor.lower.dtype == dtype
+
+
+def test_a_matrix_in_float32_is_factored_and_solved_in_float32(either_way: str) -> None:
+    matrix, right = spectrum_matrix([1.0, 2.0, 0.1, 3.0, 0.5]), torch.arange(10.0).view(5, 2)
+    found = linalg.attempt(matrix.float(), 0.01, "k")
+    assert found is not None
+    solution = found.solve(right)
+    assert solution.dtype == torch.float32
+    expected = torch.linalg.solve(matrix + 0.01 * torch.eye(5), right.double())
+    torch.testing.assert_close(solution.double(), expected, rtol=1e-4, atol=1e-4)
+    assert linalg.attempt(matrix.float(), -0.2, "k") is None
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux tells the peak")
+@pytest.mark.parametrize("large", [False, True], ids=["whole", "in tiles"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_fit_holds_one_matrix_of_its_precision(dtype, large, monkeypatch) -> None:
+    """Resident memory at its peak, from the signatures to the factor. A second matrix, or one in
+    float64 on the way to float32, would make it twice or three times as much."""
+    n = 3000
+    if large:
+        monkeypatch.setattr(linalg, "_LARGEST", 1000)
+        monkeypatch.setattr(tiled, "_TILE", 128)  # its buffers are of a tile's size
+    random = torch.Generator().manual_seed(0)
+    signatures = torch.randn(n, 4, generator=random, dtype=torch.float64)
+    gram = KernelGram(Gaussian(GaussianOptions(gamma=1.0)), signatures)
+    small = KernelGram(gram.kernel, signatures[:1200])
+    linalg.attempt(small.dense(dtype), 1.0, "k")  # buffers of BLAS, of tiles
+    held = []
+    peak = peak_memory(lambda: held.append(linalg.attempt(gram.dense(dtype), 1.0, "k")))
+    matrix = dtype.itemsize * n**2
+    assert held[0] is not None
+    assert 0.8 * matrix < peak < 1.6 * matrix
 
 
 @pytest.mark.parametrize("n", [1, 5, 8, 9, 27])

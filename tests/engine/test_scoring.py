@@ -14,7 +14,14 @@ from metaforge import memory, scoring
 from metaforge.contracts import TaskKernel
 from metaforge.errors import DataError, NumericError
 from metaforge.gram import FIT_TASKS, KernelGram, bank_gram
-from metaforge.scoring import Scorer, TargetScores, effective_sample_size, keep, raw_statistics
+from metaforge.scoring import (
+    Scorer,
+    TargetScores,
+    agreement,
+    effective_sample_size,
+    keep,
+    raw_statistics,
+)
 from metaforge.tasks import TaskBatch, TaskShape, TaskSource
 from metaforge_kernels.gaussian import Gaussian
 from metaforge_kernels.laplace import Laplace
@@ -92,6 +99,22 @@ def test_tiles_make_the_whole_matrix(n: int, monkeypatch: pytest.MonkeyPatch) ->
     torch.testing.assert_close(gram.matvec(vectors[:, 0]), whole @ vectors[:, 0])
     torch.testing.assert_close(gram.block(slice(0, n // 2), slice(None)), whole[: n // 2])
     assert gram.features() is None
+    single = gram.dense(torch.float32)
+    assert single.dtype == torch.float32
+    assert torch.equal(single, dense.float())  # rounded from float64, tile by tile
+
+
+def test_products_compute_each_tile_of_a_triangle_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("metaforge.gram._TILE", 32)
+    rows = torch.randn(200, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    gram = KernelGram(gaussian(gamma=0.2), rows)
+    whole, asked = gram.dense(), []
+    block = gram.block
+    monkeypatch.setattr(gram, "block", lambda *at: asked.append(at) or block(*at))
+    vectors = [rows[:, :3], rows[:, 0], 0 * rows]
+    for found, vector in zip(gram.products(vectors), vectors, strict=True):
+        torch.testing.assert_close(found, whole @ vector)
+    assert len(asked) == 7 * 8 / 2
 
 
 def test_a_linear_gram_multiplies_through_its_features() -> None:
@@ -322,6 +345,18 @@ def test_kept_weights_that_cancel_are_an_error_with_the_sums(values: list[float]
 def test_weights_that_are_not_finite_are_an_error(value: float) -> None:
     with pytest.raises(NumericError, match=r"target 1: .*not finite"):
         keep(alphas([1.0, 2.0], [1.0, value]), 1)
+
+
+# -- agreement -----------------------------------------------------------------------
+
+
+def test_agreement_is_the_error_and_the_share_of_the_top_m() -> None:
+    exact = alphas([3.0, 4.0, 0.0, 0.1], [0.0, 1.0, 2.0, 3.0])
+    other = alphas([3.0, 4.0, 5.0, 0.1], [0.0, 1.0, 2.0, 3.0])
+    found = agreement(exact, other, 2)
+    assert found.error.tolist() == pytest.approx([5 / 25.01**0.5, 0.0])
+    assert found.overlap.tolist() == [0.5, 1.0]  # of tasks 1 and 0, task 1
+    assert agreement(exact, other, 100).overlap.tolist() == [1.0, 1.0]
 
 
 # -- statistics ----------------------------------------------------------------------

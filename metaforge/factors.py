@@ -1,0 +1,196 @@
+"""Factors of large banks' matrices on disk, by what they are factors of.
+
+A file holds a header and the triangle's square as LAPACK left it, column after column, so that
+it is mapped into memory and not read. The name is a digest of the signatures, of a part of the
+kernel matrix, which has in it all that a kernel has fitted, of lambda and of what computes. On
+the CPU alone: elsewhere a factorisation takes less time than a file.
+
+``METAFORGE_FACTORS`` says how many gigabytes such files may take together, 20 unless set; 0
+keeps none. Older ones make room. Symbols: N bank tasks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+import scipy
+import torch
+
+from metaforge import environment
+from metaforge.components import Context
+from metaforge.contracts import GramOperator
+from metaforge.errors import RecipeError
+from metaforge.linalg import Factor
+
+#: Banks for which a file pays, in tasks.
+LEAST_TASKS = 2000
+_VARIABLE, _GIGABYTES = "METAFORGE_FACTORS", 20.0
+#: Bytes of the header, and what it begins with.
+_HEADER, _FORMAT = 4096, "metaforge factor 1"
+#: Bytes of a disk that are left to others.
+_SPARE = 1 << 30
+#: Every so many columns are read again, to see whether a file is whole; tasks whose columns of K
+#: are in its name; columns that are written at a time.
+_STRIDE, _PROBES, _CHUNK = 64, 16, 256
+#: Environment variables that say how many threads LAPACK has, on which its bits depend.
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def limit() -> int:
+    """Bytes that factors may take together. ``RecipeError`` where the variable is no number."""
+    text = os.environ.get(_VARIABLE, "")
+    try:
+        gigabytes = float(text) if text else _GIGABYTES
+        if not 0 <= gigabytes < float("inf"):
+            raise ValueError
+    except ValueError:
+        raise RecipeError(
+            f"{_VARIABLE}={text!r}: expected the gigabytes that factors may take in the cache, "
+            "such as 20, or 0 for none"
+        ) from None
+    return int(gigabytes * 1e9)
+
+
+def kept(
+    gram: GramOperator,
+    ridge: float,
+    dtype: torch.dtype,
+    context: Context,
+    make: Callable[[], Factor],
+) -> Factor:
+    """``make()``, the factor of ``K + ridge I``, or what it gave before, bit for bit.
+
+    A file that cannot be written, that is not whole or not there costs time alone; all but the
+    last is told to ``context.report``.
+    """
+    n_tasks, size = gram.n_tasks, dtype.itemsize * gram.n_tasks**2 + _HEADER
+    on_cpu = torch.device(context.device).type == "cpu"
+    if not on_cpu or n_tasks < LEAST_TASKS or size > limit():
+        return make()
+    path = context.cache_dir / "factors" / f"{key(gram, ridge, dtype)}.factor"
+    found = _load(path, n_tasks, dtype, context.report)
+    if found is None:
+        found = make()
+        _save(path, found, size, context.report)
+    return found
+
+
+def key(gram: GramOperator, ridge: float, dtype: torch.dtype) -> str:
+    """A digest of all that the factor's bits depend on."""
+    n_tasks, every = gram.n_tasks, slice(None)
+    digest = hashlib.blake2b(digest_size=16)
+    probes = torch.arange(min(_PROBES, n_tasks)) * n_tasks // min(_PROBES, n_tasks)
+    first = slice(0, min(n_tasks, LEAST_TASKS // 2))
+    for part in (gram.signatures(), gram.block(every, probes), gram.block(first, first)):
+        digest.update(part.contiguous().numpy().data)
+    computes = {
+        "task": [n_tasks, gram.kernel_name, ridge, str(dtype)],
+        "code": [environment.engine_digest(), torch.__version__, np.__version__, scipy.__version__],
+        "machine": [platform.machine(), platform.node(), _cores()],
+        "threads": [torch.get_num_threads(), *map(os.environ.get, _THREADS)],
+    }
+    digest.update(json.dumps(computes).encode())
+    return digest.hexdigest()
+
+
+def _cores() -> int | None:
+    """That this process may use, of which LAPACK takes all unless it is told."""
+    known = hasattr(os, "sched_getaffinity")
+    return len(os.sched_getaffinity(0)) if known else os.cpu_count()
+
+
+def _load(
+    path: Path, n_tasks: int, dtype: torch.dtype, report: Callable[[str], None]
+) -> Factor | None:
+    if not os.path.isfile(path):
+        return None
+    try:
+        with path.open("rb") as file:
+            header = json.loads(file.read(_HEADER))
+        # Copy on write: LAPACK is handed the memory as its own, and the file stays as it is.
+        columns = np.memmap(path, _numpy(dtype), "c", _HEADER, (n_tasks, n_tasks))
+        if path.stat().st_size != columns.nbytes + _HEADER or header != _header(columns, header):
+            raise ValueError("it is not what was written")
+        os.utime(path)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        report(f"note: {path} is damaged ({error}) and made anew")
+        with suppress(OSError):
+            path.unlink()
+        return None
+    report(f"scores: the factor of the bank's matrix from the cache, {path}")
+    return Factor(torch.from_numpy(columns).T, header["jitter"], header["condition"])
+
+
+def _save(path: Path, factor: Factor, size: int, report: Callable[[str], None]) -> None:
+    """Write beside, then rename: a reader sees a whole file or none."""
+    columns = factor.lower.numpy().T
+    facts = {"jitter": factor.jitter, "condition": factor.condition}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_room(path.parent, limit() - size)
+        free = shutil.disk_usage(path.parent).free
+        if free < size + _SPARE:
+            report(
+                f"note: the bank's factor, {size / 1e9:.1f} GB, is not kept for the next run: "
+                f"{free / 1e9:.1f} GB are free in {path.parent}"
+            )
+            return
+        with _beside(path) as part, part.open("wb") as file:
+            file.write(json.dumps(_header(columns, facts)).encode().ljust(_HEADER))
+            for start in range(0, len(columns), _CHUNK):
+                file.write(np.ascontiguousarray(columns[start : start + _CHUNK]).data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        report(
+            f"note: the bank's factor is not kept for the next run, as {path.parent} is of no use "
+            f"({error.strerror}): set METAFORGE_CACHE to a folder that can be written, or "
+            f"{_VARIABLE}=0"
+        )
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    """A path beside, renamed at the end; removed where it does not come to that."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _make_room(folder: Path, most: int) -> None:
+    """Remove what was not used for longest, until the factors take no more than ``most`` bytes."""
+    files = sorted(folder.glob("*.factor"), key=lambda file: file.stat().st_mtime)
+    taken = sum(file.stat().st_size for file in files)
+    for file in files:
+        if taken <= most:
+            break
+        taken -= file.stat().st_size
+        file.unlink(missing_ok=True)
+
+
+def _header(columns: np.ndarray, facts: dict[str, float]) -> dict[str, str | int | float]:
+    """What the file says of itself: ``facts``, and a digest of some of its columns."""
+    digest = hashlib.blake2b(np.ascontiguousarray(columns[::_STRIDE]).data, digest_size=16)
+    return {
+        "format": _FORMAT,
+        "tasks": len(columns),
+        "dtype": columns.dtype.name,
+        "digest": digest.hexdigest(),
+        "jitter": facts["jitter"],
+        "condition": facts["condition"],
+    }
+
+
+def _numpy(dtype: torch.dtype) -> type[np.generic]:
+    return np.float32 if dtype == torch.float32 else np.float64
