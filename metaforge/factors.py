@@ -68,8 +68,8 @@ def kept(
 ) -> Factor:
     """``make()``, the factor of ``K + ridge I``, or what it gave before, bit for bit.
 
-    A file that cannot be written, that is not whole or not there costs time alone; all but the
-    last is told to ``context.report``.
+    A file that cannot be written, that is not whole or not there costs time alone;
+    ``context.report`` is told of what was found and kept, and why not.
     """
     n_tasks, size = gram.n_tasks, dtype.itemsize * gram.n_tasks**2 + _HEADER
     on_cpu = torch.device(context.device).type == "cpu"
@@ -149,6 +149,7 @@ def _save(path: Path, factor: Factor, size: int, report: Callable[[str], None]) 
                 file.write(np.ascontiguousarray(columns[start : start + _CHUNK]).data)
             file.flush()
             os.fsync(file.fileno())
+        report(f"scores: kept the factor of the bank's matrix, {size / 1e9:.1f} GB, in {path}")
     except OSError as error:
         report(
             f"note: the bank's factor is not kept for the next run, as {path.parent} is of no use "

@@ -56,7 +56,8 @@ class Scorer:
         """[N, T] float64: alpha(D) of targets in the view of the bank's phi, a column each.
 
         A column has the same bits whatever other targets are scored with it, where the kernel
-        and the weighting see to their own.
+        and the weighting see to their own. O(N T) numbers and N T values of the kernel, beside
+        what the weighting does with them.
         """
         if self.gram is None or not self.weighting.target_specific:
             nothing = torch.zeros((), dtype=torch.float64, device=targets.support_x.device)

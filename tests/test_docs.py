@@ -6,6 +6,7 @@ import itertools
 import re
 import sys
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from metaforge.discovery import Settings
 from metaforge.recipe import load
 from metaforge.recipe.document import read
 from metaforge.recipe.trials import Trials
+from metaforge_weightings.options import TasmlOptions
 
 ROOT = Path(__file__).parents[1]
 
@@ -105,6 +107,16 @@ def test_the_first_table_of_the_readme_is_that_of_the_results():
     table = list(itertools.takewhile(lambda line: line.startswith("|"), lines[start:]))
     assert len(table) > 3
     assert "\n".join(["", *table, ""]) in text("docs/results.md")
+
+
+def test_the_page_on_scores_has_every_option_and_solver_of_tasml():
+    rows = re.findall(r"^\| `([\w-]+)` \|", text("docs/scores.md"), re.MULTILINE)
+    fields = TasmlOptions.model_fields
+    solvers = get_args(fields["solver"].annotation)
+    assert rows[: len(fields) + len(solvers)] == [
+        *(info.alias or name for name, info in fields.items()),
+        *solvers,
+    ]
 
 
 def test_the_architecture_has_each_module_once():

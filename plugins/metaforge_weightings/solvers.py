@@ -73,7 +73,7 @@ class Iterative:
     def __post_init__(self) -> None:
         n_tasks = self.gram.n_tasks
         count = min(TARGET_BLOCK, n_tasks)
-        tasks = torch.arange(count, device=self.gram.diag().device) * n_tasks // count
+        tasks = torch.arange(count, device=self.gram.signatures().device) * n_tasks // count
         (found,) = self._solutions([self.gram.block(slice(None), tasks)])
         object.__setattr__(self, "trial", found)
 

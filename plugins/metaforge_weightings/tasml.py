@@ -43,8 +43,9 @@ class Tasml(TaskWeighting):
     nystrom   an approximation of rank m     24 N m          N m^2 + 2 N m T
     ========  =============================  ==============  ============================
 
-    ``float32`` and ``cg`` solve to a relative residual of 1e-8 in float64. A new target costs
-    O(N^2) beside the passes over K that they share, and O(N) memory, with ``nystrom`` O(N m).
+    ``float32`` and ``cg`` solve to a relative residual of 1e-8 in float64; N^2 p of a round is K
+    computed again, which up to 256 targets share. Once fitted, nothing is factored again: T
+    further targets cost the terms with T, N p T for v, and O(N T) memory.
 
     ``lambda`` is added to K as it stands (not multiplied by N); ``n^-1/2`` is
     ``N^(-1/2)``.

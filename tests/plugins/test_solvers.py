@@ -100,7 +100,7 @@ def test_float32_is_as_exact_or_says_that_it_cannot(kernel, bank, ridge) -> None
     expected, condition = exact(kernel, bank, ridge)
     weighting = tasml("float32", ridge)
     if condition > BEYOND:
-        with pytest.raises(NumericError, match="take weighting.solver: exact, or a larger"):
+        with pytest.raises(NumericError, match=r"take weighting\.solver: exact, or a larger"):
             weighting.fit(gram, NO_GROUPS)
         return
     state = weighting.fit(gram, NO_GROUPS)
