@@ -34,7 +34,7 @@ _WIDTHS = f"signatures of {WIDTH} columns, {LINEAR_WIDTH} for the linear kernel"
 SOLVERS = ("float32", "cg", "nystrom")
 #: Banks and rounds; of the larger ones, which ``--full`` adds, there is one matrix alone, and
 #: LAPACK's own factorisation does not serve some of them (``metaforge.tiled``).
-SIZES, LARGE = ((2000, 15), (5000, 7), (10_000, 3)), ((20_000, 1), (30_000, 1))
+SIZES, LARGE = ((2000, 15), (5000, 7), (10_000, 3)), ((20_000, 2), (30_000, 2))
 
 
 class GivenGram(KernelGram):

@@ -52,7 +52,7 @@ class Direct:
         return {"jitter": self.factor.jitter, "condition": self.factor.condition}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Iterative:
     """Columns solved to a relative residual of 1e-8 in float64, with K computed again, tile by
     tile, at every step: O(N^2 (p + T)) each.
@@ -74,16 +74,18 @@ class Iterative:
         n_tasks = self.gram.n_tasks
         count = min(TARGET_BLOCK, n_tasks)
         tasks = torch.arange(count, device=self.gram.signatures().device) * n_tasks // count
-        (found,) = self._solutions([self.gram.block(slice(None), tasks)])
-        object.__setattr__(self, "trial", found)
+        (self.trial,) = self._solutions([self.gram.block(slice(None), tasks)])
 
     def solve(self, cross: Tensor) -> Tensor:
         """Raises ``NumericError`` where a column's residual stays above 1e-8."""
         return torch.cat([found.x for found in self._solutions(cross.split(TARGET_BLOCK, 1))], 1)
 
     def report(self) -> Mapping[str, float]:
-        worst = float(self.trial.residual.max()), float(self.trial.iterations.max())
-        return {**self.facts, "residual": worst[0], "iterations": worst[1]}
+        return {
+            **self.facts,
+            "residual": float(self.trial.residual.max()),
+            "iterations": int(self.trial.iterations.max()),
+        }
 
     def _solutions(self, blocks: Sequence[Tensor]) -> list[Solution]:
         found = together([self.method(block.contiguous()) for block in blocks], self._products)

@@ -374,7 +374,7 @@ def test_entries_that_are_not_finite_are_an_error(solver: str, value: float) -> 
 
 def test_landmarks_without_a_positive_eigenvalue_are_an_error() -> None:
     zeros = Bank(torch.zeros(N, N, dtype=torch.float64), kernel_name="naught")
-    with pytest.raises(NumericError, match=r"'naught'.*1000|300 landmarks has no positive"):
+    with pytest.raises(NumericError, match=r"'naught'.* 300 landmarks has no positive"):
         tasml("nystrom").fit(zeros, NO_GROUPS)
 
 
