@@ -5,7 +5,7 @@ it is mapped into memory and not read. The name is a digest of the signatures, o
 kernel matrix, which has in it all that a kernel has fitted, of lambda and of what computes. On
 the CPU alone: elsewhere a factorisation takes less time than a file.
 
-``METAFORGE_FACTORS`` says how many gigabytes such files may take together, 20 unless set; 0
+``METAFORGE_FACTORS`` says how many gigabytes such files may take together, 10 unless set; 0
 keeps none. Older ones make room. Symbols: N bank tasks.
 """
 
@@ -31,15 +31,15 @@ from metaforge.errors import RecipeError
 from metaforge.linalg import Factor
 
 #: Banks for which a file pays, in tasks.
-LEAST_TASKS = 2000
-_VARIABLE, _GIGABYTES = "METAFORGE_FACTORS", 20.0
+LEAST_TASKS = 8000
+_VARIABLE, _GIGABYTES = "METAFORGE_FACTORS", 10.0
 #: Bytes of the header, and what it begins with.
 _HEADER, _FORMAT = 4096, "metaforge factor 1"
 #: Bytes of a disk that are left to others.
 _SPARE = 1 << 30
 #: Every so many columns are read again, to see whether a file is whole; tasks whose columns of K
-#: are in its name; columns that are written at a time.
-_STRIDE, _PROBES, _CHUNK = 64, 16, 256
+#: are in its name, and tasks whose square of K is; columns that are written at a time.
+_STRIDE, _PROBES, _SQUARE, _CHUNK = 64, 16, 1000, 256
 #: Environment variables that say how many threads LAPACK has, on which its bits depend.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -54,7 +54,7 @@ def limit() -> int:
     except ValueError:
         raise RecipeError(
             f"{_VARIABLE}={text!r}: expected the gigabytes that factors may take in the cache, "
-            "such as 20, or 0 for none"
+            "such as 10, or 0 for none"
         ) from None
     return int(gigabytes * 1e9)
 
@@ -88,7 +88,7 @@ def key(gram: GramOperator, ridge: float, dtype: torch.dtype) -> str:
     n_tasks, every = gram.n_tasks, slice(None)
     digest = hashlib.blake2b(digest_size=16)
     probes = torch.arange(min(_PROBES, n_tasks)) * n_tasks // min(_PROBES, n_tasks)
-    first = slice(0, min(n_tasks, LEAST_TASKS // 2))
+    first = slice(0, min(n_tasks, _SQUARE))
     for part in (gram.signatures(), gram.block(every, probes), gram.block(first, first)):
         digest.update(part.contiguous().numpy().data)
     computes = {
