@@ -11,6 +11,7 @@ class DataFacts:
     """Facts that a check can have at once; None or nothing where they take the data itself.
 
     width    numbers of a sample's features (of the input, if there are none)
+    shape    of a sample as the inner algorithm gets it: [p], or [channels, height, width]
     classes  names of the classes of each split, the same name for the same thing
     tasks    their kind, where it takes the options to tell
     """
@@ -18,3 +19,4 @@ class DataFacts:
     width: int | None = None
     classes: Mapping[str, frozenset[str]] = field(default_factory=dict)
     tasks: str | None = None
+    shape: tuple[int, ...] | None = None

@@ -1,4 +1,4 @@
-"""Classification tasks over class data held once as tensors: the usual ``TaskSource``.
+"""Classification tasks over class data, in memory or on disk: the usual ``TaskSource``.
 
 The drawing itself (``metaforge.sampling``) needs no torch; this module does.
 """
@@ -6,7 +6,6 @@ The drawing itself (``metaforge.sampling``) needs no torch; this module does.
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -14,14 +13,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from metaforge import augmentation
 from metaforge.errors import DataError
+from metaforge.image_options import Augment
+from metaforge.index_tables import IndexTables
 from metaforge.pools import Pool
 from metaforge.sampling import Drawn, TaskSampler, id_array
+from metaforge.storage import DiskRows
 from metaforge.task_sizes import TaskSizes
 from metaforge.tasks import Ids, TaskBatch, TaskShape, TaskSource, View
+from metaforge.turned import TURNS, told
 
-#: Tasks of one index table, and the bytes that all tables together may take.
-_BLOCK, _TABLE_BYTES = 1024, 1 << 28
+#: Rows that ``mapped`` transforms at a time.
+_BLOCK = 1024
 #: Part of the fingerprint: raised whenever the same options would draw other tasks.
 _DRAWING = 1
 
@@ -31,7 +35,8 @@ GroupBy = Literal["auto", "pool", "class_group", "none"]
 class PooledTasks(TaskSource):
     """N-way tasks drawn from pools of classes.
 
-    x         [n, *x]  the class data, any dtype; batches are ``dtype`` and on ``device``
+    x         [n, *x]  the class data, any dtype; batches are ``dtype`` and on ``device``;
+              a tensor, or ``DiskRows`` that stay on disk
     features  [n, p]   phi(x), what ``view="features"`` gathers instead; or None
     pools     for each split (``train``, ``val``, ``test``) its ``Pool``s
     sizes     ways, shots, queries, and what to do with classes that have too few rows
@@ -39,6 +44,8 @@ class PooledTasks(TaskSource):
     group_by  what the groups of tasks are: their ``pool``, their ``class_group`` (of tasks
               drawn within one; -1 for others), ``none``, or ``auto``: the pool if there are
               several names, else the class group if any pool draws within one, else none
+    augment   how images are varied; pools that ``turned_pools`` made may have rows up to 4 n.
+              ``describe_task`` names samples as they are before they are cropped and mirrored
 
     Support rows of a task are ordered class by class, ``S`` slots each, padded with zeros
     where a class drew fewer shots; queries likewise. Groups of the same name are the same
@@ -47,7 +54,7 @@ class PooledTasks(TaskSource):
 
     def __init__(
         self,
-        x: Tensor,
+        x: Tensor | DiskRows,
         pools: Mapping[str, Sequence[Pool]],
         sizes: TaskSizes,
         *,
@@ -59,15 +66,22 @@ class PooledTasks(TaskSource):
         licence: str = "not stated",
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
+        augment: Augment | None = None,
     ):
         if features is not None and len(features) != len(x):
             raise DataError(f"{name}: {len(x)} rows of x, but {len(features)} of features")
         self.sampler = TaskSampler(pools, sizes, seed)
-        if (last := _last_row(pools)) >= len(x):
+        self._augment = augment if augment is not None and augment.any else None
+        if message := augment.unfit_images(tuple(x.shape[1:])) if augment is not None else "":
+            raise DataError(f"{name}: {message}")
+        turned = self._augment is not None and self._augment.rotations != "none"
+        self._turns = len(TURNS) if turned else 1
+        if (last := _last_row(pools)) >= self._turns * len(x):
             raise DataError(f"{name}: a class has row {last}, but x has {len(x)} rows")
         self.name, self.licence = name, licence
         self.has_features = features is not None
-        self._x = x.to(device)
+        self._device = torch.device(device)
+        self._x = x if isinstance(x, DiskRows) else x.to(device)
         self._features = None if features is None else features.to(device)
         self._scale, self._dtype = scale, dtype
         self._padded = len({*sizes.shots_range}) > 1 or len({*sizes.queries_range}) > 1
@@ -77,16 +91,17 @@ class PooledTasks(TaskSource):
         )
         self._group_by = _resolve(group_by, self.sampler)
         self.group_names = _group_names(self._group_by, self.sampler)
-        self._tables = _IndexTables(self.sampler)
+        self._tables = IndexTables(self.sampler)
         self.fingerprint = self._digest()
 
     def batch(self, split: str, ids: Ids, view: View = "input") -> TaskBatch:
         self._require(split)
         numbers = id_array(ids)
-        table = torch.from_numpy(self._tables.rows(split, numbers)).to(self._x.device)
+        table = torch.from_numpy(self._tables.rows(split, numbers))
         _, _, support, query = table.split(self._tables.widths, 1)
-        support_x, support_mask = self._gather(support, view)
-        query_x, query_mask = self._gather(query, view)
+        moves = self._moves(split, numbers)
+        support_x, support_mask = self._gather(support, view, moves.get("support"))
+        query_x, query_mask = self._gather(query, view, moves.get("query"))
         return TaskBatch(
             support_x=support_x,
             support_y=self._labels(len(table), self._shots),
@@ -94,7 +109,7 @@ class PooledTasks(TaskSource):
             query_y=self._labels(len(table), self._queries),
             support_mask=support_mask,
             query_mask=query_mask,
-            task_ids=torch.from_numpy(numbers).to(self._x.device),
+            task_ids=torch.from_numpy(numbers).to(self._device),
             outputs=self.shape.outputs,
         )
 
@@ -123,7 +138,8 @@ class PooledTasks(TaskSource):
         return torch.from_numpy(groups)
 
     def describe_task(self, split: str, task_id: int) -> dict[str, Any]:
-        """Pool, group, class names in label order, and each class's row numbers."""
+        """Pool, group, class names in label order, and each class's row numbers (in words where
+        they are of an image that is turned)."""
         drawn = self.index(split, [task_id])
         pool = self.sampler.pools[split][drawn.pools[0]]
         group = int(self.groups(split, [task_id])[0])
@@ -131,8 +147,8 @@ class PooledTasks(TaskSource):
             "pool": pool.name,
             "group": self.group_names[group] if group >= 0 else None,
             "classes": [pool.class_names[c] for c in drawn.classes[0]],
-            "support": [rows[rows >= 0].tolist() for rows in drawn.support[0]],
-            "query": [rows[rows >= 0].tolist() for rows in drawn.query[0]],
+            "support": [told(rows[rows >= 0].tolist(), len(self._x)) for rows in drawn.support[0]],
+            "query": [told(rows[rows >= 0].tolist(), len(self._x)) for rows in drawn.query[0]],
         }
 
     def summary(self) -> dict[str, Any]:
@@ -145,12 +161,18 @@ class PooledTasks(TaskSource):
             facts[split] = f"{', '.join(parts)} classes"
         return facts
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether a sample is a row in memory, the same in every task, as ``mapped`` needs."""
+        return self._augment is None and isinstance(self._x, Tensor)
+
     def mapped(self, transform: Callable[[Tensor], Tensor]) -> PooledTasks:
         """The same tasks on ``transform`` of the features (of x, if there are none), row by row:
-        [n, p] to [n, w]. It is applied once, to the class data."""
+        [n, p] to [n, w]. It is applied once, to the class data. For a source that ``is_fixed``."""
         data, scale = self._x, self._scale
         if self._features is not None:
             data, scale = self._features, None
+        assert isinstance(data, Tensor)
         rows = (block.flatten(1).to(self._dtype) for block in data.split(_BLOCK))
         found = torch.cat([transform(some if scale is None else some * scale) for some in rows])
         return PooledTasks(
@@ -167,24 +189,55 @@ class PooledTasks(TaskSource):
 
     def __getstate__(self) -> dict[str, Any]:
         """Another process draws its own tables."""
-        return self.__dict__ | {"_tables": _IndexTables(self.sampler)}
+        return self.__dict__ | {"_tables": IndexTables(self.sampler)}
 
-    def _gather(self, rows: Tensor, view: View) -> tuple[Tensor, Tensor]:
+    def _moves(self, split: str, ids: np.ndarray) -> dict[str, augmentation.Moves]:
+        """How the samples of each side are cropped and mirrored; nothing where they are not."""
+        if split != "train" or self._augment is None or not self._augment.moves:
+            return {}
+        ways, seed = self.shape.outputs, self.sampler.seed
+        places = {"support": ways * self._shots, "query": ways * self._queries}
+        return {
+            side: augmentation.draw(self._augment, seed, side, ids, count)
+            for side, count in places.items()
+        }
+
+    def _gather(
+        self, rows: Tensor, view: View, moves: augmentation.Moves | None
+    ) -> tuple[Tensor, Tensor]:
         """Samples [B, k, *x] of rows [B, k], zeros where a row is -1, and their mask [B, k]."""
-        as_features = view == "features" and self._features is not None
-        data = self._features if as_features else self._x
-        assert data is not None
-        values = data.index_select(0, rows.clamp(min=0).flatten()).to(self._dtype)
-        if self._scale is not None and not as_features:
-            values = values * self._scale
-        values = values.view(*rows.shape, *data.shape[1:])
-        mask = rows >= 0
+        mask = (rows >= 0).to(self._device)
+        flat = rows.clamp(min=0).flatten()
+        if view == "features" and self._features is not None:
+            values = self._features.index_select(0, flat.to(self._device)).to(self._dtype)
+        else:
+            values = self._images(flat, moves).to(self._dtype)
+            if self._scale is not None:
+                values.mul_(self._scale)  # a copy already
+        values = values.view(*rows.shape, *values.shape[1:])
         if self._padded:
-            values.masked_fill_(~mask.view(*rows.shape, *[1] * (data.ndim - 1)), 0.0)
+            values.masked_fill_(~mask.view(*rows.shape, *[1] * (values.ndim - 2)), 0.0)
         return values, mask.to(self._dtype)
 
+    def _images(self, rows: Tensor, moves: augmentation.Moves | None) -> Tensor:
+        """x [k, *x] of rows [k] on the CPU, as it is or augmented; of x's own dtype."""
+        turns = None
+        if self._turns > 1:
+            turns, rows = rows // len(self._x), rows % len(self._x)
+        if isinstance(self._x, DiskRows):
+            found = torch.from_numpy(self._x.take(rows.numpy())).to(self._device)
+        else:
+            found = self._x.index_select(0, rows.to(self._device))
+        if self._augment is None or (turns is None and moves is None):
+            return found
+        if turns is not None:
+            turns = turns.to(self._device)
+        if moves is not None:
+            moves = augmentation.Moves(*(part.to(self._device) for part in moves))
+        return augmentation.moved(found, turns, moves, self._augment.crop)
+
     def _labels(self, n: int, each: int) -> Tensor:
-        ways = torch.arange(self.shape.outputs, device=self._x.device)
+        ways = torch.arange(self.shape.outputs, device=self._device)
         return ways[:, None].expand(-1, each).reshape(1, -1).repeat(n, 1)
 
     def _require(self, split: str) -> None:
@@ -195,67 +248,18 @@ class PooledTasks(TaskSource):
 
     def _digest(self) -> str:
         digest = hashlib.blake2b(digest_size=16)
-        for tensor in (self._x, self._features):
-            _add_tensor(digest, tensor)
+        for data in (self._x, self._features):
+            _add_data(digest, data)
         sizes = self.sampler.sizes
         drawing = (sizes.ways, sizes.shots_range, sizes.queries_range, sizes.too_few)
         options = (_DRAWING, self.sampler.seed, drawing, self._scale, self._group_by)
         digest.update(repr(options).encode())
+        if self._augment is not None:
+            digest.update(self._augment.model_dump_json().encode())
         for split, pools in self.sampler.pools.items():
             for pool in pools:
                 _add_pool(digest, split, pool)
         return digest.hexdigest()
-
-
-class _IndexTables:
-    """Blocks of drawn tasks [tasks, 1 + ways + ways * S + ways * Q]: pool, classes, support
-    and query rows; the least recently used are dropped.
-
-    A block is tabulated at its second visit, or if much of it is asked for at once: a bank or
-    a stream comes back to it, while ids scattered over a huge range do not pay for neighbours.
-    """
-
-    def __init__(self, sampler: TaskSampler):
-        self._sampler = sampler
-        self._tables: OrderedDict[tuple[str, int], np.ndarray | None] = OrderedDict()
-        sizes = sampler.sizes
-        ways, shots, queries = sizes.ways, sizes.shots_range[1], sizes.queries_range[1]
-        self.widths = [1, ways, ways * shots, ways * queries]
-        self._room = max(2, _TABLE_BYTES // (_BLOCK * sum(self.widths) * 4))
-
-    def rows(self, split: str, ids: np.ndarray) -> np.ndarray:
-        rows = np.empty((len(ids), sum(self.widths)), dtype=np.int32)
-        blocks = ids // _BLOCK
-        direct = []
-        for block in dict.fromkeys(blocks.tolist()):
-            mine = np.flatnonzero(blocks == block)
-            table = self._visit(split, block, len(mine))
-            if table is None:
-                direct.append(mine)
-            else:
-                rows[mine] = table[ids[mine] - block * _BLOCK]
-        if direct:
-            mine = np.concatenate(direct)
-            rows[mine] = self._draw(split, ids[mine])
-        return rows
-
-    def _visit(self, split: str, block: int, count: int) -> np.ndarray | None:
-        key = split, block
-        again = key in self._tables
-        table = self._tables.pop(key, None)
-        if table is None and (again or count > _BLOCK // 8):
-            table = self._draw(split, np.arange(block * _BLOCK, (block + 1) * _BLOCK))
-        self._tables[key] = table
-        while len(self._tables) > self._room:
-            self._tables.popitem(last=False)
-        return table
-
-    def _draw(self, split: str, ids: np.ndarray) -> np.ndarray:
-        drawn = self._sampler.draw(split, ids)
-        columns = zip(drawn, self.widths, strict=True)
-        return np.concatenate(
-            [part.reshape(len(ids), width) for part, width in columns], axis=1, dtype=np.int32
-        )
 
 
 def _resolve(group_by: GroupBy, sampler: TaskSampler) -> GroupBy:
@@ -288,12 +292,15 @@ def _last_row(pools: Mapping[str, Sequence[Pool]]) -> int:
     return max(int(rows.max()) for rows in members if len(rows))
 
 
-def _add_tensor(digest: Any, tensor: Tensor | None) -> None:
+def _add_data(digest: Any, data: Tensor | DiskRows | None) -> None:
     """Without a copy: class data can be gigabytes."""
-    if tensor is None:
+    if data is None:
         digest.update(b"none")
         return
-    array = tensor.detach().cpu().contiguous()
+    if isinstance(data, DiskRows):
+        digest.update(f"{data.dtype} {data.shape} {data.digest} ".encode())
+        return
+    array = data.detach().cpu().contiguous()
     digest.update(f"{array.dtype} {tuple(array.shape)} ".encode())
     digest.update(array.view(torch.uint8).numpy())
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from metaforge.errors import DamagedFile, DataError
 
@@ -24,17 +24,27 @@ _TOLD = 3
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Write beside, flush to the disk, then rename over: a reader sees old or new, whole."""
+    """``whole_file`` of some bytes."""
+    with whole_file(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """Write beside, flush to the disk, then rename over: a reader sees old or new, whole. What
+    interrupts the writing leaves nothing. Raises ``DataError`` where it is the disk's fault."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-    except OSError as error:
+    except BaseException as error:
         with suppress(OSError):
             part.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
         raise DataError(
             f"{path}: cannot write: {error.strerror}; earlier files are intact"
         ) from error

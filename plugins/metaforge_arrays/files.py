@@ -1,4 +1,4 @@
-"""Named arrays of an npz file, or arrays given as they are. numpy alone.
+"""Named arrays of an npz file or of a folder of npy files, or arrays given as they are.
 
 Nothing in a file is ever executed: pickled (object) arrays are refused.
 """
@@ -8,14 +8,16 @@ from __future__ import annotations
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from metaforge.errors import DataError
+from metaforge.storage import read_header
 from metaforge.suggest import did_you_mean
 
 #: Kinds of Python objects, and the dtype of arrays that hold one kind alone.
@@ -31,7 +33,8 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
 _TEXT = bytes([*range(32, 127), *b"\t\r\n"])
 #: What is read, and how to make it.
 _WANTED = "an npz archive, made by numpy.savez('data.npz', X=features, y=labels)"
-_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)
+_FOLDER = "a folder of npy files, X.npy and y.npy"
+BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)
 
 
 class Arrays:
@@ -62,12 +65,11 @@ class Arrays:
             return _in_memory(option, value)
         if lines := self.missing({option: value}):
             raise DataError(f"arrays: {lines[0]}")
-        assert self.path is not None
         try:
-            with np.load(self.path, allow_pickle=False) as archive:
-                return archive[value]
-        except _BROKEN as error:
-            raise DataError(f"arrays: {self._unreadable(value, error)}") from error
+            with self._open(value) as file:
+                return np.lib.format.read_array(file, allow_pickle=False)
+        except BROKEN as error:
+            raise DataError(f"arrays: {self.unreadable(value, error)}") from error
 
     def header(self, option: str, value: Any) -> tuple[tuple[int, ...], np.dtype]:
         """The array's shape and dtype, of a file's without its numbers."""
@@ -76,43 +78,60 @@ class Arrays:
             return array.shape, array.dtype
         if lines := self.missing({option: value}):
             raise DataError(f"arrays: {lines[0]}")
-        assert self.path is not None
         try:
-            with zipfile.ZipFile(self.path) as archive, archive.open(f"{value}.npy") as member:
-                version = np.lib.format.read_magic(member)
-                read = {
-                    (1, 0): np.lib.format.read_array_header_1_0,
-                    (2, 0): np.lib.format.read_array_header_2_0,
-                }[version]
-                shape, _, dtype = read(member)
-        except _BROKEN as error:
-            raise DataError(f"arrays: {self._unreadable(value, error)}") from error
+            with self._open(value) as file:
+                shape, _, dtype = read_header(file)
+        except BROKEN as error:
+            raise DataError(f"arrays: {self.unreadable(value, error)}") from error
         if dtype.hasobject:
-            raise DataError(f"arrays: {self._unreadable(value, ValueError('pickle'))}")
+            raise DataError(f"arrays: {self.unreadable(value, ValueError('pickle'))}")
         return shape, dtype
+
+    @property
+    def is_folder(self) -> bool:
+        return self.path is not None and self.path.is_dir()
+
+    @contextmanager
+    def _open(self, name: str) -> Iterator[BinaryIO | Any]:
+        """The npy file of an array, or the archive's member that is one."""
+        assert self.path is not None
+        if self.is_folder:
+            with (self.path / f"{name}.npy").open("rb") as file:
+                yield file
+        else:
+            with zipfile.ZipFile(self.path) as archive, archive.open(f"{name}.npy") as member:
+                yield member
 
     def told(self, option: str, value: Any) -> str:
         """An option's array in words: ``x``, or ``x ('X' of /data/mine.npz)``."""
         return f"{option} ({value!r} of {self.path})" if isinstance(value, str) else option
 
-    def _unreadable(self, name: str, error: BaseException) -> str:
+    def unreadable(self, name: str, error: BaseException) -> str:
+        """What is wrong with the array of the file that raised an error when it was read."""
         if "pickle" in str(error):
             return (
                 f"{self.path}: array {name!r} holds Python objects, which are not read; save it "
                 "as numbers or as strings (dtype U)"
             )
+        whole = "npy file" if self.is_folder else "npz archive"
         return (
-            f"{self.path}: array {name!r} is damaged ({error}); expected a whole npz archive: "
+            f"{self.path}: array {name!r} is damaged ({error}); expected a whole {whole}: "
             "copy the file again"
         )
 
 
 def _names(path: Path) -> tuple[str, ...]:
-    if not path.is_file():
-        found = "is a folder, not an npz file" if path.is_dir() else "no such file"
+    if path.is_dir():
+        if names := tuple(sorted(file.stem for file in path.glob("*.npy"))):
+            return names
         raise DataError(
-            f"arrays: {path}: {found}; a relative path starts at the recipe's folder, in key=value "
-            "at the current one"
+            f"arrays: {path}: is a folder, not an npz file, and has no npy files; expected "
+            f"{_WANTED}, or {_FOLDER}"
+        )
+    if not path.is_file():
+        raise DataError(
+            f"arrays: {path}: no such file; a relative path starts at the recipe's folder, in "
+            "key=value at the current one"
         )
     try:
         with zipfile.ZipFile(path) as archive:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -36,15 +37,13 @@ class Reader:
         told, bits = self.arrays.told("x", self.options.x), self.options.bits
         x = self.arrays.get("x", self.options.x)
         if bits is not None:
-            return _channels_first(_unpack(x, bits)), None
+            return decoded(x, bits, self.context.dtype), None
         if x.ndim == 2:
             return self._features(told, x), None
-        if x.dtype.kind == "b":
-            return _channels_first(x.astype(np.uint8)), None
-        if x.dtype == np.uint8:
-            return _channels_first(x), 1 / 255
-        images = check_finite(told, _channels_first(as_float(x, self.context.dtype)))
-        return check_lengths(told, images), None
+        images = decoded(x, None, self.context.dtype)
+        if images.dtype.kind == "f":
+            check_lengths(told, check_finite(told, images))
+        return images, scale_of(x.dtype, None)
 
     def features(self) -> np.ndarray | None:
         """[n, p], or None where there are none beside x."""
@@ -84,6 +83,12 @@ def check_header(option: str, options: ArraysOptions, arrays: Arrays) -> tuple[i
     if not packed and (dtype.kind not in "biuf" or not usual):
         raise DataError(f"{found}; expected numbers, as {expected}")
     images = packed or (option == "x" and len(shape) > 2)
+    if option == "x" and not images and options.storage == "disk":
+        raise DataError(f"{found}: storage: disk is for images; features fit in memory: drop it")
+    if option == "x":
+        unfit = options.augment.unfit_images(sample_shape(options.bits or shape[1:]))
+        if unfit:
+            raise DataError(f"{found}: {unfit}")
     if images and options.features is None and options.normalize != "none":
         raise DataError(
             f"{found}: normalize: {options.normalize} is for features [n, p]; set normalize: none"
@@ -109,10 +114,40 @@ def _unpack(packed: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return np.unpackbits(packed, axis=1)[:, :size].reshape(len(packed), *shape)
 
 
+def decoded(rows: np.ndarray, bits: tuple[int, ...] | None, dtype: str) -> np.ndarray:
+    """Images [k, c, h, w] of rows as they are kept: of bytes, bits and truth values as bytes,
+    of other numbers in the run's precision."""
+    if bits is not None:
+        return _channels_first(_unpack(rows, bits))
+    if rows.dtype.kind == "b":
+        return _channels_first(rows.astype(np.uint8))
+    if rows.dtype == np.uint8:
+        return _channels_first(rows)
+    return _channels_first(as_float(rows, dtype))
+
+
+def scale_of(dtype: np.dtype, bits: tuple[int, ...] | None) -> float | None:
+    """The factor that takes images of a dtype to [0, 1]; None for 1."""
+    return 1 / 255 if dtype == np.uint8 and bits is None else None
+
+
+def sample_shape(given: Sequence[int]) -> tuple[int, ...]:
+    """The shape that a sample of x, as it is given, has in a batch."""
+    if len(given) == 2:
+        return (1, *given)
+    if _channels_last(given):
+        return (given[2], *given[:2])
+    return tuple(given)
+
+
+def _channels_last(sample: Sequence[int]) -> bool:
+    return len(sample) == 3 and sample[2] in (1, 3, 4) and sample[0] not in (1, 3, 4)
+
+
 def _channels_first(images: np.ndarray) -> np.ndarray:
     if images.ndim == 3:
         return images[:, None]
-    if images.ndim == 4 and images.shape[-1] in (1, 3, 4) and images.shape[1] not in (1, 3, 4):
+    if _channels_last(images.shape[1:]):
         return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
     return images
 
@@ -138,27 +173,43 @@ def normalize(option: str, values: np.ndarray, train: np.ndarray, how: str) -> n
 
 def check_finite(option: str, values: np.ndarray) -> np.ndarray:
     """The values. Raises ``DataError`` with the first rows that are not finite."""
-    bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(1))
+    refuse_not_finite(option, not_finite(values))
+    return values
+
+
+def not_finite(values: np.ndarray) -> np.ndarray:
+    """The rows of [n, *] that are not finite."""
+    return np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(1))
+
+
+def refuse_not_finite(option: str, bad: np.ndarray) -> None:
     if len(bad):
         raise DataError(
             f"arrays: {len(bad)} rows of {option} hold NaN or infinite numbers, first "
             f"{first_few(bad)}; mend them or leave them out"
         )
-    return values
 
 
 def check_lengths(option: str, values: np.ndarray) -> np.ndarray:
     """The finite values. Raises ``DataError`` with the first rows whose squared length their
     dtype cannot hold: norms of theirs are infinite, and dividing by them leaves zeros."""
+    refuse_lengths(option, too_long(values), values.dtype)
+    return values
+
+
+def too_long(values: np.ndarray) -> np.ndarray:
+    """The rows of [n, *] whose squared length is not finite."""
     rows = values.reshape(len(values), -1)
-    bad = np.flatnonzero(~np.isfinite(np.einsum("ij,ij->i", rows, rows)))
+    return np.flatnonzero(~np.isfinite(np.einsum("ij,ij->i", rows, rows)))
+
+
+def refuse_lengths(option: str, bad: np.ndarray, dtype: np.dtype) -> None:
     if len(bad):
         raise DataError(
-            f"arrays: {len(bad)} rows of {option} are too large for {values.dtype}, which does not "
+            f"arrays: {len(bad)} rows of {option} are too large for {dtype}, which does not "
             f"hold their squared lengths, first {first_few(bad)}: divide all rows by a number, or "
             "standardize"
         )
-    return values
 
 
 def zero_rows(option: str, values: np.ndarray) -> str | None:

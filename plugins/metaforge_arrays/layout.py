@@ -13,9 +13,11 @@ from metaforge.data_facts import DataFacts
 from metaforge.errors import DataError
 from metaforge.pools import Pool
 from metaforge.sampling_checks import problems
+from metaforge.turned import turned_pools
 from metaforge_arrays.classes import Classes, read_classes
+from metaforge_arrays.disk import lacking_room
 from metaforge_arrays.files import Arrays
-from metaforge_arrays.inputs import Reader, check_header
+from metaforge_arrays.inputs import Reader, check_header, sample_shape
 from metaforge_arrays.options import ArraysOptions
 from metaforge_arrays.splits import SPLITS, split_of_class
 
@@ -34,11 +36,14 @@ def check(options: ArraysOptions, context: Context) -> list[str]:
         arrays = Arrays(options.path)
         if missing := arrays.missing({name: getattr(options, name) for name in _ARRAYS}):
             return [f"arrays: {line}" for line in missing]
-        pools = make_pools(options, arrays)
+        plain = make_pools(options, arrays)
     except DataError as error:
         return [str(error)]
-    reader = Reader(options, arrays, training_rows(pools), replace(context, report=_unheard))
+    pools = task_pools(options, arrays, plain)
+    reader = Reader(options, arrays, training_rows(plain), replace(context, report=_unheard))
     found = problems(pools, options.sizes())
+    if options.storage == "disk" and (line := lacking_room(arrays, options.x, context)):
+        found.append(line)
     for name, read in (("x", reader.x), ("features", reader.features)):
         if getattr(options, name) is None or _is_left(name, options, arrays, context):
             continue
@@ -79,24 +84,25 @@ def has_groups(options: ArraysOptions) -> bool:
 
 
 def facts(options: ArraysOptions, context: Context) -> DataFacts:
-    """Width and class names. Labels without ``class_names`` are names if they are words; numbers
-    mean something within their file alone. Raises what ``make_pools`` raises."""
+    """Width, shape and class names. Labels without ``class_names`` are names if they are words;
+    numbers mean something within their file alone. Raises what ``make_pools`` raises."""
     arrays = Arrays(options.path)
     option = "x" if options.features is None else "features"
     columns = options.bits if option == "x" else None
     width = prod(columns or arrays.header(option, getattr(options, option))[0][1:])
-    pools = make_pools(options, arrays)
+    shape = sample_shape(options.bits or arrays.header("x", options.x)[0][1:])
+    pools = task_pools(options, arrays, make_pools(options, arrays))
     words = options.class_names is not None or arrays.get("y", options.y).dtype.kind in "US"
     where = ""
     if not words:
         if options.path is None:
-            return DataFacts(width=width)
+            return DataFacts(width=width, shape=shape)
         where = f"{options.y} of {options.path.resolve()}: "
     names = {
         split: frozenset(where + name for pool in some for name in pool.class_names)
         for split, some in pools.items()
     }
-    return DataFacts(width=width, classes=names)
+    return DataFacts(width=width, classes=names, shape=shape)
 
 
 def make_pools(options: ArraysOptions, arrays: Arrays) -> dict[str, list[Pool]]:
@@ -130,6 +136,14 @@ def make_pools(options: ArraysOptions, arrays: Arrays) -> dict[str, list[Pool]]:
         name: [pool(kind, np.flatnonzero(split == number)) for kind in shares if shares[kind]]
         for number, name in enumerate(SPLITS)
     }
+
+
+def task_pools(
+    options: ArraysOptions, arrays: Arrays, pools: Mapping[str, Sequence[Pool]]
+) -> dict[str, list[Pool]]:
+    """What tasks are drawn from: the pools of ``make_pools``, with classes turned if asked for."""
+    rows = arrays.header("x", options.x)[0][0]
+    return turned_pools(pools, rows, options.augment.rotations)
 
 
 def _names(options: ArraysOptions, arrays: Arrays, classes: Classes) -> list[str]:

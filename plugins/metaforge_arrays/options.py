@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveInt, WithJsonSchema, model_validator
 
+from metaforge.image_options import Augment
 from metaforge.task_options import TaskOptions
 
 #: The name of an array in the file, or the array itself.
@@ -16,9 +17,8 @@ Split = Literal["train", "val", "test"]
 class ArraysOptions(TaskOptions):
     path: Path | None = Field(
         None,
-        description="npz file, relative to the recipe (in key=value: to the current folder); "
-        "$VARIABLES and ~ are expanded; "
-        "none for arrays in memory",
+        description="npz file, or a folder of npy files, relative to the recipe (in key=value: to "
+        "the current folder); $VARIABLES and ~ are expanded; none for arrays in memory",
     )
     x: Array = Field(
         "X",
@@ -31,6 +31,14 @@ class ArraysOptions(TaskOptions):
     )
     bits: tuple[PositiveInt, ...] | None = Field(
         None, description="shape of one image where x holds packed bits, e.g. [28, 28]"
+    )
+    storage: Literal["memory", "disk"] = Field(
+        "memory",
+        description="disk: images stay on disk, and of them only the rows that tasks ask for are "
+        "read; those of an npz file are copied once to the cache folder",
+    )
+    augment: Augment = Field(
+        default_factory=Augment, description="how images are varied as tasks are drawn"
     )
     normalize: Literal["none", "l2", "standardize"] = Field(
         "none",
@@ -79,6 +87,13 @@ class ArraysOptions(TaskOptions):
     def _usable(self) -> Self:
         if self.shares is not None and (abs(sum(self.shares) - 1) > 1e-6 or min(self.shares) < 0):
             raise ValueError(f"split: the shares {list(self.shares)} do not sum to 1")
+        if self.storage == "disk" and (self.path is None or not isinstance(self.x, str)):
+            raise ValueError("storage: disk needs path, and x by its name there")
+        if self.features is not None and self.augment.rotations != "none":
+            raise ValueError(
+                "augment.rotations: the features are those of images that are not turned: leave "
+                "features out, or set rotations: none"
+            )
         if self.group is None:
             unmet = [name for name in ("within", "group_names") if getattr(self, name)]
             unmet += ["split_by: group"] if self.split_by == "group" else []

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from metaforge.components import Context
 from metaforge.pooled import PooledTasks
+from metaforge.storage import DiskRows
+from metaforge_arrays.disk import on_disk
 from metaforge_arrays.files import Arrays
 from metaforge_arrays.inputs import Reader
-from metaforge_arrays.layout import make_pools, training_rows
+from metaforge_arrays.layout import make_pools, task_pools, training_rows
 from metaforge_arrays.options import ArraysOptions
 
 
@@ -22,10 +25,16 @@ def load(options: ArraysOptions, context: Context) -> PooledTasks:
     arrays = Arrays(options.path)
     pools = make_pools(options, arrays)
     reader = Reader(options, arrays, training_rows(pools), context)
-    (x, scale), features = reader.x(), reader.features()
+    x: Tensor | DiskRows
+    if options.storage == "disk":
+        x, scale = on_disk(options, arrays, context)
+    else:
+        values, scale = reader.x()
+        x = torch.from_numpy(values)
+    features = reader.features()
     return PooledTasks(
-        torch.from_numpy(x),
-        pools,
+        x,
+        task_pools(options, arrays, pools),
         options.sizes(),
         seed=context.seed,
         name="in memory" if arrays.path is None else arrays.path.name,
@@ -35,4 +44,5 @@ def load(options: ArraysOptions, context: Context) -> PooledTasks:
         licence=options.licence,
         device=context.device,
         dtype=getattr(torch, context.dtype),
+        augment=options.augment,
     )

@@ -43,7 +43,7 @@ def _projected(source: TaskSource, options: MixtureOptions, name: str) -> TaskSo
             "as they are; set data.projection: none"
         )
     projection = fit(source, options, name)
-    if isinstance(source, PooledTasks):  # its rows are projected once, not with every task
+    if isinstance(source, PooledTasks) and source.is_fixed:  # projected once, not with every task
         return source.mapped(projection)
     return ProjectedTasks(source, projection)
 

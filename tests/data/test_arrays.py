@@ -555,7 +555,9 @@ def test_another_kind_of_file_is_refused(tmp_path):
         assert f"{path}" in found
         assert told[name] in found
         assert "expected an npz archive, made by numpy.savez('data.npz', X=features" in found
-    assert "is a folder, not an npz file" in problems(path=tmp_path, x="X", y="y")[0]
+    folder = tmp_path / "images"
+    folder.mkdir()
+    assert "is a folder, not an npz file" in problems(path=folder, x="X", y="y")[0]
 
 
 def test_the_check_compares_lengths_without_reading_x(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from metaforge import pooled
+from metaforge import index_tables, pooled
 from metaforge.errors import DataError
 from metaforge.pools import Pool
 from metaforge.sampling import TaskSampler
@@ -118,7 +118,7 @@ def test_tables_are_drawn_once_and_forgotten_in_turn(monkeypatch):
         return draw(self, split, ids)
 
     monkeypatch.setattr(TaskSampler, "draw", counting)
-    monkeypatch.setattr(pooled, "_TABLE_BYTES", 0)  # room for two tables
+    monkeypatch.setattr(index_tables, "_TABLE_BYTES", 0)  # room for two tables
     one = source()
     first = one.batch("train", [5, 6])
     again = one.batch("train", [5, 6])
