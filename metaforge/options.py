@@ -53,6 +53,12 @@ class Options(BaseModel):
         do; or nothing. Asked before the run starts."""
         return ""
 
+    def unfit_inputs(self, shape: tuple[int, ...]) -> str:
+        """Why an inner algorithm or a model with these options cannot serve samples of a shape
+        (``[p]``, ``[channels, height, width]``), with what to do; or nothing. Asked before the
+        run starts, where the data set's facts tell the shape."""
+        return ""
+
     def validated(self) -> Validated | None:
         """What is to be chosen on validation targets, where an option says ``validate``."""
         return None

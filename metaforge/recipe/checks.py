@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from metaforge.options import Options
 from metaforge.recipe import machine
+from metaforge.recipe.component_checks import data_facts
 from metaforge.recipe.document import Key
 from metaforge.recipe.published import unknown_keys
 from metaforge.recipe.schema import Optimizer, Recipe
@@ -38,6 +39,7 @@ def cross_section(resolved: ResolvedRecipe) -> Found:
     if found := machine.device_problem(recipe.device):
         yield ("device",), found
     yield from unknown_keys(recipe)
+    yield from _inputs(resolved)
 
 
 def setting(resolved: ResolvedRecipe) -> Found:
@@ -135,6 +137,26 @@ def _tasks(resolved: ResolvedRecipe) -> Found:
         component = choice.component
         served = component.tasks if component.kind == "inner_algorithm" else None
         if message := unserved(resolved.recipe, kind, served, choice.options):
+            yield choice.path, message
+
+
+def _inputs(resolved: ResolvedRecipe) -> Found:
+    """The inner algorithm, or its model, that cannot serve samples of the data's shape. The data
+    are asked for it only where the answer matters."""
+    asking = [
+        choice
+        for choice in resolved.chosen
+        if choice.path[0] == "inner"
+        and type(choice.options).unfit_inputs is not Options.unfit_inputs
+    ]
+    if not asking:
+        return
+    data = next(choice for choice in resolved.chosen if choice.path == ("data",))
+    facts = data_facts(data, resolved.context())
+    if facts is None or facts.shape is None:
+        return
+    for choice in asking:
+        if message := choice.options.unfit_inputs(facts.shape):
             yield choice.path, message
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from metaforge.components import Context, load_attribute
-from metaforge.errors import DataError, PluginError, Problem, one_line
+from metaforge.data_facts import DataFacts
+from metaforge.errors import DataError, MetaforgeError, PluginError, Problem, one_line
 from metaforge.recipe.document import Document
 
 if TYPE_CHECKING:
@@ -24,6 +25,21 @@ def component_problems(
         messages, code = _checked(choice, context)
         found += [document.problem(choice.path, message, code) for message in messages]
     return found
+
+
+def data_facts(choice: Chosen, context: Context) -> DataFacts | None:
+    """What a data set tells of itself before it is loaded; None where it tells nothing, or
+    cannot be read, which its check says. Raises ``PluginError`` for a plugin that fails."""
+    component = choice.component
+    if component.facts is None:
+        return None
+    try:
+        return load_attribute(component.facts)(choice.options, context)
+    except MetaforgeError:
+        return None
+    except Exception as error:
+        what = f"facts of {component.kind} {component.name!r}"
+        raise PluginError(f"{what} failed: {one_line(error)}") from error
 
 
 def _checked(choice: Chosen, context: Context) -> tuple[list[str], int]:

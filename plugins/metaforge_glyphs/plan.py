@@ -198,17 +198,22 @@ def check(options: GlyphsOptions, context: Context) -> list[str]:
 
 
 def facts(options: GlyphsOptions, context: Context) -> DataFacts:
-    """Class names, and the width where it is known: of pixels, or of the own backbone."""
+    """Class names, and the width where it is known: of pixels, or of the own backbone; and the
+    shape of an input."""
     width: int | None = SIZE * SIZE
+    shape: tuple[int, ...] | None = (1, SIZE, SIZE)
     if options.backbone is not None:
         own = options.backbone.use == "glyph_conv"
         width = GlyphConvOptions.model_validate(options.backbone.options).width if own else None
+        if options.input == "features":
+            shape = None if width is None else (width,)
     planned, kinds = plan(options), used_kinds(options)
     names = {
         split: [one.name for kind in kinds for one in classes(kind, split, options, planned)]
         for split in SPLITS
     }
-    return DataFacts(width=width, classes={split: frozenset(n) for split, n in names.items()})
+    held = {split: frozenset(n) for split, n in names.items()}
+    return DataFacts(width=width, classes=held, shape=shape)
 
 
 def _shortages(options: GlyphsOptions) -> Iterable[str]:

@@ -83,11 +83,8 @@ class Leo(InnerAlgorithm):
     def init(self, shape: TaskShape, generator: torch.Generator) -> Params:
         if shape.kind != "classification":
             raise PluginError(f"leo: serves classification tasks; these are {shape.kind}")
-        if len(shape.input_shape) != 1:
-            raise PluginError(
-                f"leo: takes features [n, p], but inputs have shape {list(shape.input_shape)}; "
-                "put a backbone before it"
-            )
+        if message := self.options.unfit_inputs(shape.input_shape):
+            raise PluginError(message)
         options, width = self.options, shape.input_shape[0]
         self.noise_shape = self._noise_shape(shape)
         params = networks.initial(width, options.num_latents, generator)

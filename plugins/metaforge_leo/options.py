@@ -34,3 +34,11 @@ class LeoOptions(Options):
     orthogonality_penalty_weight: NonNegativeFloat = Field(
         1e-3, description="of the decoder rows' squared cosine similarities"
     )
+
+    def unfit_inputs(self, shape: tuple[int, ...]) -> str:
+        if len(shape) == 1:
+            return ""
+        return (
+            f"leo takes features [n, p], but the tasks' inputs have shape {list(shape)}; put a "
+            "backbone before it (of glyphs: input: features)"
+        )

@@ -33,9 +33,13 @@ def facts(options: MixtureOptions, context: Context) -> DataFacts:
     for own in found.values():
         for split, names in own.classes.items():
             classes[split] = classes.get(split, frozenset()) | names
-    width = next(iter(found.values())).width if options.projection == "none" else options.width
+    width: int | None = options.width
+    shape: tuple[int, ...] | None = (options.width,)
+    if options.projection == "none":
+        first = next(iter(found.values()))
+        width, shape = first.width, first.shape
     kinds = set(_kinds(options, found).values())
-    return DataFacts(width, classes, kinds.pop() if len(kinds) == 1 else None)
+    return DataFacts(width, classes, kinds.pop() if len(kinds) == 1 else None, shape)
 
 
 def _facts_of_sources(options: MixtureOptions, context: Context) -> dict[str, DataFacts]:

@@ -13,32 +13,23 @@ from metaforge.contracts import Model
 from metaforge.errors import DataError
 from metaforge.tasks import TaskShape
 from metaforge_models.initial import fresh
-from metaforge_models.options import Conv4Options, NormOptions, ResNet12Options
+from metaforge_models.options import Conv4Options, ConvolutionalOptions, ResNet12Options
 
 
 class _Convolutional(Model):
     """What the two share: images in, and the normaliser's declaration."""
 
-    options: NormOptions
+    options: ConvolutionalOptions
 
     @property
     def transductive(self) -> bool:  # type: ignore[override]
         return self.options.norm == "batch"
 
-    def _image(self, shape: TaskShape, halvings: int) -> tuple[int, int, int]:
+    def _image(self, shape: TaskShape) -> tuple[int, int, int]:
         """(channels, height, width), large enough to be halved so often."""
-        name, least = type(self).__name__.lower(), 2**halvings
-        if len(shape.input_shape) != 3:
-            raise DataError(
-                f"model {name} needs images [channels, height, width]; the tasks' inputs have "
-                f"shape {list(shape.input_shape)}; use model linear or mlp for vectors"
-            )
+        if message := self.options.unfit_inputs(shape.input_shape):
+            raise DataError(message)
         channels, height, width = shape.input_shape
-        if min(height, width) < least:
-            raise DataError(
-                f"model {name} halves images {halvings} times and needs at least "
-                f"{least} x {least} pixels; found {height} x {width}"
-            )
         return channels, height, width
 
 
@@ -55,7 +46,7 @@ class Conv4(_Convolutional):
     options: Conv4Options
 
     def build(self, shape: TaskShape, generator: torch.Generator) -> nn.Module:
-        channels, height, width = self._image(shape, halvings=4)
+        channels, height, width = self._image(shape)
         norm, filters = self.options.norm, self.options.filters
 
         def make() -> nn.Module:
@@ -85,7 +76,7 @@ class ResNet12(_Convolutional):
 
     def build(self, shape: TaskShape, generator: torch.Generator) -> nn.Module:
         widths, norm = self.options.widths, self.options.norm
-        channels, _, _ = self._image(shape, halvings=len(widths))
+        channels, _, _ = self._image(shape)
 
         def make() -> nn.Module:
             layers: OrderedDict[str, nn.Module] = OrderedDict()

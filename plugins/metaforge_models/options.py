@@ -1,6 +1,6 @@
 """Options of the models."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
@@ -42,11 +42,47 @@ class NormOptions(Options):
         return self
 
 
-class Conv4Options(NormOptions):
+class ConvolutionalOptions(NormOptions):
+    """Of a network that halves an image's sides again and again."""
+
+    model_name: ClassVar[str]
+
+    @property
+    def halvings(self) -> int:
+        """How often; each takes two pixels to one."""
+        raise NotImplementedError
+
+    def unfit_inputs(self, shape: tuple[int, ...]) -> str:
+        if len(shape) != 3:
+            return (
+                f"model {self.model_name} needs images [channels, height, width]; the tasks' "
+                f"inputs have shape {list(shape)}; use model linear or mlp for vectors, or data "
+                "that are images (of glyphs: input: images)"
+            )
+        (_, height, width), least = shape, 2**self.halvings
+        if min(height, width) < least:
+            return (
+                f"model {self.model_name} halves images {self.halvings} times and needs at least "
+                f"{least} x {least} pixels; found {height} x {width}"
+            )
+        return ""
+
+
+class Conv4Options(ConvolutionalOptions):
+    model_name = "conv4"
     filters: PositiveInt = Field(64, description="channels of each of the four blocks")
 
+    @property
+    def halvings(self) -> int:
+        return 4
 
-class ResNet12Options(NormOptions):
+
+class ResNet12Options(ConvolutionalOptions):
+    model_name = "resnet12"
     widths: Widths = Field(
         (64, 160, 320, 640), description="channels of the residual blocks, each of 3 convolutions"
     )
+
+    @property
+    def halvings(self) -> int:
+        return len(self.widths)

@@ -33,4 +33,4 @@ class SinusoidsOptions(Options):
 
 def facts(options: SinusoidsOptions, context: Context) -> DataFacts:
     """One number in, one out."""
-    return DataFacts(width=1)
+    return DataFacts(width=1, shape=(1,))
