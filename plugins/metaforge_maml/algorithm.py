@@ -16,6 +16,7 @@ from metaforge.tasks import TaskBatch, TaskShape
 from metaforge_learn2learn import peer
 from metaforge_maml.backend import Backend, InnerLoop
 from metaforge_maml.dense import DenseBackend, affine_names
+from metaforge_maml.explicit import written_out
 from metaforge_maml.functional import LoopBackend, VmapBackend, agrees_with_loop
 from metaforge_maml.learn2learn_backend import Learn2learnBackend
 from metaforge_maml.options import MamlOptions
@@ -80,6 +81,8 @@ class Maml(InnerAlgorithm):
         loop = InnerLoop(options.steps, options.lr, options.order == 2, options.support_chunk)
         if options.backend == "learn2learn":
             return Learn2learnBackend(module, loop, shape, self.transductive)
+        if options.backend == "vmap":
+            return self._vmapped(loop, shape)
         if options.support_chunk is not None:
             if self.transductive:
                 raise PluginError(
@@ -87,16 +90,34 @@ class Maml(InnerAlgorithm):
                     "batch computes; leave it out, or use a model that is not transductive"
                 )
             return LoopBackend(module, loop)
+        if options.backend == "loop":
+            return LoopBackend(module, loop, self.transductive)
         if affine_names(module) is not None:
             classes = shape.outputs if shape.kind == "classification" else 1
             return DenseBackend(module, loop, shape.shots * classes)
-        on_cpu = next(module.parameters()).device.type == "cpu"
+        on_cpu = _on_cpu(module)
         if on_cpu and (found.runs("convolution") or _size(module) > VMAP_LIMIT):
             return LoopBackend(module, loop, self.transductive)
-        right = agrees_with_loop(module, shape, loop.second_order)
-        if right and not self.transductive:
-            return VmapBackend(module, loop)
+        vmapped = module if on_cpu else written_out(module)
+        if not self.transductive and agrees_with_loop(module, vmapped, shape, loop.second_order):
+            return VmapBackend(vmapped, loop)
         return LoopBackend(module, loop, self.transductive)
+
+    def _vmapped(self, loop: InnerLoop, shape: TaskShape) -> Backend:
+        """All tasks at once, as was asked for."""
+        name = type(self.module).__name__
+        if self.transductive:
+            raise PluginError(
+                f"maml: backend: vmap cannot serve {name}, which uses the statistics of its batch "
+                "(norm: batch): take backend: loop, or a model that does not (norm: layer)"
+            )
+        vmapped = written_out(self.module)
+        if not agrees_with_loop(self.module, vmapped, shape, loop.second_order):
+            raise PluginError(
+                f"maml: backend: vmap cannot run {name}, or differentiates it wrongly: take "
+                "backend: loop, or auto, which does"
+            )
+        return VmapBackend(vmapped, loop)
 
     def adapt(self, params: Params, support: TaskBatch, *, noise: Tree = None) -> Tree:
         """``{name: [B, *shape]}``: theta_T of each task."""
@@ -141,8 +162,8 @@ class Maml(InnerAlgorithm):
 
     def describe(self) -> dict[str, Any]:
         options = self.options
-        found = {
-            "backend": "learn2learn" if options.backend == "learn2learn" else "vectorized",
+        found: dict[str, Any] = {
+            "backend": "vectorized" if options.backend == "auto" else options.backend,
             "order": self.order,
             "steps": options.steps,
             "lr": options.lr,
@@ -156,6 +177,10 @@ class Maml(InnerAlgorithm):
         modules.refuse_other_tasks(self.shape, tasks, "maml")
         assert self.backend is not None
         return self.backend
+
+
+def _on_cpu(module: nn.Module) -> bool:
+    return next(module.parameters()).device.type == "cpu"
 
 
 def _size(module: nn.Module) -> int:

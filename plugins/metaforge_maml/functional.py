@@ -67,7 +67,8 @@ class LoopBackend(TaskwiseBackend):
 
 
 class VmapBackend(Backend):
-    """All tasks at once by ``torch.func.vmap``; only for modules that ``agrees_with_loop``."""
+    """All tasks at once by ``torch.func.vmap``, which makes grouped convolutions of
+    convolutions; only for modules that ``agrees_with_loop``."""
 
     implementation = "vmap"
 
@@ -99,25 +100,31 @@ def _support(tasks: TaskBatch) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @torch.enable_grad()
-def agrees_with_loop(module: nn.Module, shape: TaskShape, second_order: bool) -> bool:
-    """Whether vmap can run the module and gives the loop's meta-gradient, in float64.
+def agrees_with_loop(
+    module: nn.Module, vmapped: nn.Module, shape: TaskShape, second_order: bool
+) -> bool:
+    """Whether vmap can run ``vmapped``, the module or one of the same parameters that is to
+    compute the same, and gives the loop's meta-gradient of the module, in float64.
 
     It must be tried: PyTorch's vmap differentiates batch, layer and instance normalisation
     wrongly to second order (up to 1 % off, with no warning), and refuses some operators.
     """
     random = torch.Generator().manual_seed(0)
+    device = next(module.parameters()).device
+    if device.type != "cuda":  # others may lack float64
+        device = torch.device("cpu")
 
     def draw(*size: int) -> Tensor:
-        return torch.randn(*size, generator=random, dtype=torch.float64)
+        return torch.randn(*size, generator=random, dtype=torch.float64).to(device)
 
     def labels(n: int) -> Tensor:
         if shape.kind == "regression":
             return draw(2, n, shape.outputs)
-        return torch.randint(shape.outputs, (2, n), generator=random)
+        return torch.randint(shape.outputs, (2, n), generator=random).to(device)
 
     x = [draw(2, 6, *shape.input_shape) for _ in range(2)]
     tasks = TaskBatch(x[0], labels(6), x[1], labels(6), outputs=shape.outputs)
-    module = copy.deepcopy(module).to("cpu", torch.float64)
+    module, vmapped = (copy.deepcopy(one).to(device, torch.float64) for one in (module, vmapped))
     # moved off its initial values, where a zero could hide a wrong term
     params = {
         name: (value.detach() + 0.1 * draw(*value.shape)).requires_grad_()
@@ -131,7 +138,7 @@ def agrees_with_loop(module: nn.Module, shape: TaskShape, second_order: bool) ->
 
     try:
         expected = meta_gradient(LoopBackend(module, loop))
-        found = meta_gradient(VmapBackend(module, loop))
+        found = meta_gradient(VmapBackend(vmapped, loop))
     except Exception:  # refusals of vmap, or of float64, have no type of their own
         return False
     scale = max(value.abs().max() for value in expected)

@@ -16,11 +16,12 @@ class MamlOptions(Options):
     order: Literal[1, 2] = Field(
         2, description="2: differentiate through the inner steps; 1: hold their gradients constant"
     )
-    backend: Literal["auto", "vectorized", "learn2learn"] = Field(
+    backend: Literal["auto", "vectorized", "loop", "vmap", "learn2learn"] = Field(
         "auto",
         description="vectorized: the fastest of our own that the model allows (closed-form "
-        "gradients, vmap or a loop; the run says which); learn2learn: its MAML, task by task; "
-        "auto: vectorized, the faster of the two for every model",
+        "gradients; else vmap for small models and, on a GPU, for all; else a loop; the run says "
+        "which); loop: task by task; vmap: all tasks at once, refused where it would be wrong; "
+        "learn2learn: its MAML, task by task; auto: vectorized, the fastest for every model",
     )
     allow_unused: bool = Field(
         False, description="hold constant the parameters that are frozen or unused by the output"
@@ -33,8 +34,10 @@ class MamlOptions(Options):
 
     @model_validator(mode="after")
     def _chunks_are_ours(self) -> Self:
-        if self.support_chunk is not None and self.backend == "learn2learn":
-            raise ValueError("support_chunk: learn2learn has none; use backend: vectorized or auto")
+        if self.support_chunk is not None and self.backend in ("learn2learn", "vmap"):
+            raise ValueError(
+                f"support_chunk: {self.backend} has none; use backend: vectorized or auto"
+            )
         return self
 
 
