@@ -8,6 +8,7 @@ backward pass of the model on every support and query row: no method can do with
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,8 +21,8 @@ from metaforge.tasks import TaskBatch, TaskShape
 from metaforge_learn2learn import peer
 from metaforge_maml.algorithm import Maml
 from metaforge_maml.options import MamlOptions
-from metaforge_models.conv import Conv4
-from metaforge_models.options import Conv4Options
+from metaforge_models.conv import Conv4, ResNet12
+from metaforge_models.options import Conv4Options, ResNet12Options
 
 LR = 0.1
 LEARN2LEARN = "learn2learn's loop"
@@ -38,6 +39,12 @@ def rows() -> Iterator[Row]:
     yield _row("MLP head, 640-64-5", mlp, vectors, 12, 5, promised=2.5)
     # the same arithmetic as learn2learn's: 0.95 leaves room for timing noise
     yield _row("conv4, 32 filters, 28x28", conv4, images, 4, 2, promised=0.95, rounds=5)
+    one_shot = replace(images, shots=1)
+    yield _row("conv4, five steps, 1-shot", conv4, one_shot, 8, 5, promised=0.95, rounds=3)
+    colours = TaskShape("classification", (3, 32, 32), 5, shots=1, queries=15)
+    resnet12 = ResNet12(ResNet12Options(widths=(8, 16, 32, 64)))
+    module = resnet12.build(colours, torch.Generator().manual_seed(0))
+    yield _row("resnet12, narrow, 3x32x32", module, colours, 2, 2, promised=0.95, rounds=3)
 
 
 def _row(
@@ -77,7 +84,7 @@ def _row(
         peer=LEARN2LEARN,
         target={} if promised is None else {OURS: promised},
         note=f"{implementation}; order {order}, {steps} steps, meta-batch {batch}, "
-        "5-way 5-shot 15-query",
+        f"{shape.outputs}-way {shape.shots}-shot {shape.queries}-query",
         rounds=rounds,
     )
 

@@ -39,5 +39,6 @@ def metaforge_datasets() -> Sequence[Component]:
             check="metaforge_leo_embeddings.layout:check",
             groups=False,
             tasks=("classification",),
+            facts="metaforge_leo_embeddings.layout:facts",
         )
     ]

@@ -7,6 +7,7 @@ from itertools import combinations
 from pathlib import Path
 
 from metaforge.components import Context
+from metaforge.data_facts import DataFacts
 from metaforge.errors import DataError
 from metaforge.pools import Pool
 from metaforge.sampling_checks import problems
@@ -22,6 +23,16 @@ def check(options: LeoEmbeddingsOptions, context: Context) -> list[str]:
     shape alone is read, so that the check is quick; their numbers are checked when loaded."""
     tables, found = read_tables(options)
     return found + problems(pools(tables), options.sizes())
+
+
+def facts(options: LeoEmbeddingsOptions, context: Context) -> DataFacts:
+    """Width and class names. Raises ``DataError`` where the files cannot be read."""
+    tables, found = read_tables(options)
+    if found:
+        raise DataError("\n".join(found))
+    width = tables["train"].values.shape[1]
+    classes = {split: frozenset(table.class_names) for split, table in tables.items()}
+    return DataFacts(width, classes, shape=(width,))
 
 
 def read_tables(options: LeoEmbeddingsOptions) -> tuple[dict[str, Table], list[str]]:

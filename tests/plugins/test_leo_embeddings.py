@@ -16,7 +16,7 @@ from metaforge.errors import DataError, RecipeError
 from metaforge.recipe import load
 from metaforge.registry import get
 from metaforge.testing import datasets as laws
-from metaforge_leo_embeddings.layout import check
+from metaforge_leo_embeddings.layout import check, facts
 from metaforge_leo_embeddings.options import LeoEmbeddingsOptions
 
 from .leo_embeddings_files import CLASSES, ROWS, SPLITS, entries, folder_of, pickled, write
@@ -377,3 +377,18 @@ def test_a_run_from_the_files_to_results(tmp_path):
         }
     )
     assert results["unconditional"]["n"] == results["difference"]["n"] == 30
+
+
+def test_its_facts_are_those_of_the_tasks(root):
+    told = facts(LeoEmbeddingsOptions(dir=root, **SMALL), Context())
+    assert told.shape == make(root).shape.input_shape == (told.width,)
+    assert {split: len(names) for split, names in told.classes.items()} == CLASSES
+    change(root, raw=b"")
+    with pytest.raises(DataError):
+        facts(LeoEmbeddingsOptions(dir=root, **SMALL), Context())
+
+
+def test_a_model_for_images_is_refused_before_the_run(root):
+    data = {"use": "leo_embeddings", "dir": str(root), **SMALL}
+    with pytest.raises(RecipeError, match=r"model conv4 needs images.*\[12\]"):
+        load({"name": "images", "data": data, "inner": {"use": "maml", "model": {"use": "conv4"}}})
