@@ -77,14 +77,19 @@ class Choice(BaseModel):
         return dict(self.__pydantic_extra__ or {})
 
 
-def choice(kind: Kind, default: str | None = None, *, description: str = "") -> Any:
+def choice(
+    kind: Kind, default: str | None = None, *, optional: bool = False, description: str = ""
+) -> Any:
     """A field that holds a nested component of the given kind.
 
     ``model: Choice = choice("model", "linear")`` lets a recipe say
     ``model: {use: mlp, hidden: [64]}``; the nested options are validated by the chosen
-    component's own model, and the ready component reaches the target as a keyword.
+    component's own model, and the ready component reaches the target as a keyword. Without a
+    default one must be given, or, if it is ``optional``, may be None and is at first.
     """
     extra: JsonDict = {"component_kind": kind}
+    if optional and default is None:
+        return Field(None, description=description, json_schema_extra=extra)
     if default is None:
         return Field(description=description, json_schema_extra=extra)
     return Field(

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from metaforge.contracts import InnerAlgorithm, Params, Tree
+from metaforge.components import Context
+from metaforge.contracts import InnerAlgorithm, Model, Params, Tree
 from metaforge.errors import PluginError
 from metaforge.tasks import TaskBatch, TaskShape
-from metaforge_ls.exported import AdaptedHead
+from metaforge_ls.feature_map import FeatureMap, NetworkMap, ResidualMap
 from metaforge_ls.options import MapOptions
-from metaforge_ls.residual_map import draw, normalize_, psi, psi_products
 from metaforge_ls.ridge import ridge_weights
 
 
@@ -23,10 +23,11 @@ class ClosedForm(InnerAlgorithm):
         W(D) = X^T (X X^T + ridge I)^-1 Y,   X = psi(support inputs)
         output(x) = scale psi(x) W(D) + bias
 
-    theta holds ``w0`` [p, h] and ``w1`` [h, p] of psi (``metaforge_ls.residual_map``), and the
-    scalars that a subclass names. They serve any number of classes and shots, so ``losses`` and
-    ``predict`` need no ``init`` before them. The features are as many as the inputs, which
-    suits embeddings. Computed in theta's precision, on all tasks at once.
+    theta holds the parameters of psi, ``w0`` [p, h] and ``w1`` [h, p] of a residual layer or
+    those of a ``network`` (``metaforge_ls.feature_map``), and the scalars that a subclass names.
+    They serve any number of classes and shots, so ``losses`` and ``predict`` need no ``init``
+    before them, but for the one that makes a network. Computed in theta's precision, on all
+    tasks at once.
 
     Raises ``PluginError`` for parameters that are missing or do not fit the inputs.
     """
@@ -37,9 +38,22 @@ class ClosedForm(InnerAlgorithm):
     options: MapOptions
     #: The component's name, for messages.
     name: ClassVar[str]
-    #: Beside ``w0`` and ``w1``, the names of theta's scalars.
+    #: Beside the feature map's, the names of theta's scalars.
     scalars: ClassVar[tuple[str, ...]] = ()
     _regression = False
+
+    def __init__(
+        self,
+        options: Any = None,
+        context: Context | None = None,
+        *,
+        network: Model | nn.Module | None = None,
+    ):
+        super().__init__(options, context)
+        self.map: FeatureMap = ResidualMap(self.options, self.context, self.name)
+        if network is not None:
+            self.map = NetworkMap(network, self.context, self.name)
+            self.vmappable = False
 
     @abstractmethod
     def _ridge(self, params: Params) -> float | Tensor:
@@ -55,10 +69,7 @@ class ClosedForm(InnerAlgorithm):
 
     def init(self, shape: TaskShape, generator: torch.Generator) -> Params:
         self._regression = shape.kind == "regression"
-        width = torch.Size(shape.input_shape).numel()
-        dtype = getattr(torch, self.context.dtype)
-        drawn = draw(width, self.options.hidden or width, generator, dtype)
-        return {name: value.to(self.context.device) for name, value in drawn.items()}
+        return self.map.init(shape, generator)
 
     def losses(
         self, params: Params, tasks: TaskBatch, *, training: bool = False, noise: Tree = None
@@ -81,10 +92,8 @@ class ClosedForm(InnerAlgorithm):
     @torch.no_grad()
     def features(self, params: Params, x: Tensor) -> Tensor:
         """[n, p]: psi(x)."""
-        w0, w1 = params["w0"], params["w1"]
-        x = x.flatten(1).to(w0.dtype)
-        normalize = self.options.normalize and not self._regression
-        return psi(normalize_(x.clone()) if normalize else x, w0, w1)
+        x = x.to(_dtype(params)).clone()[None]
+        return self.map.features(params, self.map.inputs(x, self._regression)[0])
 
     @torch.no_grad()
     def export(self, params: Params, support: TaskBatch) -> nn.Module:
@@ -94,13 +103,7 @@ class ClosedForm(InnerAlgorithm):
             )
         (head,) = self.adapt(params, support)["head"]
         scale, bias = self._calibration(params) or (1.0, None)
-        return AdaptedHead(
-            params["w0"],
-            params["w1"],
-            scale * head,
-            bias,
-            normalize=self._normalizes(support),
-        )
+        return self.map.exported(params, scale * head, bias, support.is_regression)
 
     @torch.no_grad()
     def diagnose(self, params: Params, tasks: TaskBatch, *, noise: Tree = None) -> str | None:
@@ -121,13 +124,16 @@ class ClosedForm(InnerAlgorithm):
         return next((f"tensor {name!r}" for name in bad), None)
 
     def describe(self) -> dict[str, Any]:
-        return {"order": self.order, **self.options.model_dump(exclude_none=True)}
+        options = self.options.model_dump(exclude_none=True)
+        if self.options.network is not None:
+            options = {k: v for k, v in options.items() if k not in ("hidden", "normalize")}
+        return {"order": self.order, **options}
 
     def _outputs(self, params: Params, support: TaskBatch, query_x: Tensor, mask: Tensor) -> Tensor:
         """[B, Q, o]: the adapted predictors' answers."""
         heads = self._heads(params, support)
-        x = self._inputs(query_x, mask, self._normalizes(support))
-        outputs = psi_products(x, params["w0"], params["w1"], heads)
+        x = self._inputs(query_x, mask, support.is_regression)
+        outputs = self.map.products(params, x, heads)
         if (calibration := self._calibration(params)) is None:
             return outputs
         scale, bias = calibration
@@ -142,33 +148,32 @@ class ClosedForm(InnerAlgorithm):
 
     def _support_features(self, params: Params, support: TaskBatch) -> Tensor:
         """[B, S, p]; zero for padding."""
-        x = self._inputs(support.support_x, support.support_mask, self._normalizes(support))
-        return psi(x.flatten(0, 1), params["w0"], params["w1"]).unflatten(0, x.shape[:2])
+        mask = support.support_mask
+        x = self._inputs(support.support_x, mask, support.is_regression)
+        features = self.map.features(params, x.flatten(0, 1)).unflatten(0, x.shape[:2])
+        if self.map.keeps_zero:
+            return features
+        return features.masked_fill(_padding(features, mask), 0.0)
 
-    def _inputs(self, x: Tensor, mask: Tensor, normalize: bool) -> Tensor:
-        """[B, n, p]: what psi takes, from raw inputs [B, n, *x]; zero for padding."""
-        x = x.masked_fill(_padding(x, mask), 0.0).flatten(2)
-        return normalize_(x) if normalize else x
-
-    def _normalizes(self, tasks: TaskBatch) -> bool:
-        return self.options.normalize and not tasks.is_regression
+    def _inputs(self, x: Tensor, mask: Tensor, regression: bool) -> Tensor:
+        """[B, n, *]: what psi takes, from raw inputs [B, n, *x]; zero for padding."""
+        return self.map.inputs(x.masked_fill(_padding(x, mask), 0.0), regression)
 
     def _fitting(self, params: Params, tasks: TaskBatch) -> TaskBatch:
         """The tasks in theta's precision, once theta is found to fit them."""
-        missing = [name for name in ("w0", "w1", *self.scalars) if name not in params]
+        missing = [name for name in (*self.map.names, *self.scalars) if name not in params]
         if missing:
             raise PluginError(
                 f"{self.name}: theta has no {' nor '.join(missing)} (it has "
                 f"{', '.join(params) or 'nothing'}); init gives fresh parameters"
             )
-        w0, w1 = params["w0"], params["w1"]
-        width = tasks.support_x.shape[2:].numel()
-        if w0.ndim != 2 or len(w0) != width or w1.shape != w0.shape[::-1]:
-            raise PluginError(
-                f"{self.name}: w0 {list(w0.shape)} and w1 {list(w1.shape)} do not fit inputs of "
-                f"{width} numbers; expected [{width}, h] and [h, {width}]. init gives fresh ones"
-            )
-        return tasks.to(dtype=w0.dtype)
+        if message := self.map.unfit(params, tasks):
+            raise PluginError(message)
+        return tasks.to(dtype=_dtype(params))
+
+
+def _dtype(params: Params) -> torch.dtype:
+    return next(iter(params.values())).dtype
 
 
 def targets(y: Tensor, outputs: int, dtype: torch.dtype) -> Tensor:

@@ -36,5 +36,23 @@ class AdaptedHead(nn.Module):
         return f"{width} features, {outputs} outputs, normalize={self.normalize}"
 
 
+class AdaptedNetwork(nn.Module):
+    """``body(x) W + b``: raw inputs [n, *x] -> [n, outputs]. Its parameters are copies.
+
+    body           the network, to features [n, p]
+    weight [p, o]  W(D), any scale taken in
+    bias []        added to every output; None without
+    """
+
+    def __init__(self, body: nn.Module, weight: Tensor, bias: Tensor | None):
+        super().__init__()
+        self.body, self.weight = body, _copy(weight)
+        self.bias = None if bias is None else _copy(bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs = self.body(x).flatten(1) @ self.weight
+        return outputs if self.bias is None else outputs + self.bias
+
+
 def _copy(value: Tensor) -> nn.Parameter:
     return nn.Parameter(value.detach().clone(memory_format=torch.contiguous_format))

@@ -36,7 +36,8 @@ class R2d2(ClosedForm):
         params = super().init(shape, generator)
         scale = self.options.scale or (1.0 if shape.kind == "regression" else 10.0)
         start = (math.log(scale), 0.0, math.log(self.options.ridge))
-        scalars = {k: params["w0"].new_tensor(v) for k, v in zip(self.scalars, start, strict=True)}
+        like = next(iter(params.values()))
+        scalars = {k: like.new_tensor(v) for k, v in zip(self.scalars, start, strict=True)}
         return params | scalars
 
     def _ridge(self, params: Params) -> Tensor:
