@@ -135,3 +135,22 @@ def test_pixels_are_the_files_own():
     assert (batch.query_x[0].numpy() == pixels).all()
     names = file["class_names"][file["y"][rows]].reshape(5, -1)
     assert all(set(line) == {name} for line, name in zip(names, told["classes"], strict=True))
+
+
+def test_omniglot_turned_has_the_classes_that_the_field_counts(tmp_path):
+    """1028 and 423 characters in four positions each (Snell et al. 2017, section 3.1: 4112)."""
+    context = Context(cache_dir=tmp_path)
+    source = metaforge.create(
+        "dataset",
+        "arrays",
+        context=context,
+        **OMNIGLOT,
+        sample_group="drawer",
+        storage="disk",
+        augment={"rotations": "all"},
+    )
+    counts = {split: len(some[0].members) for split, some in source.sampler.pools.items()}
+    assert counts == {"train": 4112, "val": 688, "test": 1692}
+    held = make(OMNIGLOT, sample_group="drawer", augment={"rotations": "all"})
+    laws.assert_same(source.batch("test", range(50)), held.batch("test", range(50)), "disk")
+    assert source.shape.input_shape == (1, 28, 28)
