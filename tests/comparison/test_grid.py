@@ -55,7 +55,7 @@ def test_seeds_alone_vary_nothing_else():
 def test_a_component_drops_the_options_beside_it_that_it_has_not():
     maml, ls, leo = recipes(grid("data=glyphs", inner__use=["maml", "ls", "leo"]))
     assert maml.inner.options["model"]["hidden"] == [16]
-    assert set(ls.inner.options) == {"hidden", "normalize", "ridge"}
+    assert set(ls.inner.options) == {"hidden", "normalize", "ridge", "network"}
     assert "model" not in leo.inner.options
 
 
