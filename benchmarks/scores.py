@@ -33,7 +33,7 @@ TARGETS, WIDTH, LINEAR_WIDTH = 100, 640, 64
 _WIDTHS = f"signatures of {WIDTH} columns, {LINEAR_WIDTH} for the linear kernel"
 SOLVERS = ("float32", "cg", "nystrom")
 #: Banks and rounds; of the larger ones, which ``--full`` adds, there is one matrix alone, and
-#: LAPACK's own factorisation does not serve some of them (``metaforge.tiled``).
+#: LAPACK's own factorisation does not serve some of them (``metaforge.linalg``).
 SIZES, LARGE = ((2000, 15), (5000, 7), (10_000, 3)), ((20_000, 2), (30_000, 2))
 
 

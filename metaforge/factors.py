@@ -29,6 +29,7 @@ from metaforge.components import Context
 from metaforge.contracts import GramOperator
 from metaforge.errors import RecipeError
 from metaforge.linalg import Factor
+from metaforge.threads import cores
 
 #: Banks for which a file pays, in tasks.
 LEAST_TASKS = 8000
@@ -94,17 +95,11 @@ def key(gram: GramOperator, ridge: float, dtype: torch.dtype) -> str:
     computes = {
         "task": [n_tasks, gram.kernel_name, ridge, str(dtype)],
         "code": [environment.engine_digest(), torch.__version__, np.__version__, scipy.__version__],
-        "machine": [platform.machine(), platform.node(), _cores()],
+        "machine": [platform.machine(), platform.node(), cores()],
         "threads": [torch.get_num_threads(), *map(os.environ.get, _THREADS)],
     }
     digest.update(json.dumps(computes).encode())
     return digest.hexdigest()
-
-
-def _cores() -> int | None:
-    """That this process may use, of which LAPACK takes all unless it is told."""
-    known = hasattr(os, "sched_getaffinity")
-    return len(os.sched_getaffinity(0)) if known else os.cpu_count()
 
 
 def _load(

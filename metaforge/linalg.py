@@ -16,14 +16,15 @@ import torch
 from scipy.linalg import eigh, lapack
 from torch import Tensor
 
-from metaforge import tiled
 from metaforge.errors import NumericError
+from metaforge.threads import every_core
 
 #: Jitter tried after none, in shares of the diagonal's mean size: 1e-12, 1e-11, ..., 1e-6.
 JITTER_SHARES = tuple(10.0**power for power in range(-12, -5))
 
-
-#: Rows up to which LAPACK factors a matrix whole, well before it fails (``metaforge.tiled``).
+#: Rows up to which SciPy's LAPACK factors, the faster of the two. Its OpenBLAS works through
+#: buffers of a fixed size; from about 29,000 rows on, with two threads, it writes beyond them and
+#: the process dies. PyTorch's (MKL in its builds for x86) does not.
 _LARGEST = 16_000
 
 
@@ -137,7 +138,7 @@ def _cholesky(matrix: Tensor, norm: float) -> tuple[Tensor | None, float]:
         lower, failed = torch.linalg.cholesky_ex(matrix)
         return (None if int(failed) else lower), math.nan
     if len(matrix) > _LARGEST:
-        triangle, failed = _columns(matrix), not tiled.cholesky(matrix.numpy())
+        triangle, failed = _pytorchs_potrf(matrix)
     else:
         potrf = _lapack("potrf", matrix)
         triangle, failed = potrf(_columns(matrix), lower=1, clean=0, overwrite_a=1)
@@ -145,6 +146,18 @@ def _cholesky(matrix: Tensor, norm: float) -> tuple[Tensor | None, float]:
         return None, math.nan
     reciprocal, _ = _lapack("pocon", matrix)(triangle, norm, uplo="L")
     return torch.from_numpy(triangle), 1.0 / reciprocal if reciprocal else math.inf
+
+
+def _pytorchs_potrf(matrix: Tensor) -> tuple[Any, bool]:
+    """The lower factor as a Fortran-ordered array in the matrix's memory, and whether it failed.
+
+    PyTorch factors in the memory of its ``out``, which is that of its input where both are one
+    tensor ordered by columns.
+    """
+    columns, failed = matrix.mT, torch.empty((), dtype=torch.int32)
+    with every_core():
+        torch.linalg.cholesky_ex(columns, out=(columns, failed))
+    return columns.numpy(), bool(failed)
 
 
 def generalized_eigenvectors(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

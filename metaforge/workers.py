@@ -8,7 +8,6 @@ reads (data, theta, scores) and share its memory; only answers are sent.
 from __future__ import annotations
 
 import multiprocessing
-import os
 import pickle
 import signal
 import sys
@@ -22,6 +21,7 @@ import torch
 from metaforge.blame import told
 from metaforge.errors import MetaforgeError, RecipeError, one_line
 from metaforge.recipe.schema import Recipe
+from metaforge.threads import cores
 
 Answer = TypeVar("Answer")
 
@@ -40,7 +40,7 @@ def count(recipe: Recipe, device: str) -> int:
     asked = recipe.evaluate.workers
     obstacle = _obstacle(recipe, device)
     if asked is None:
-        return 1 if obstacle else min(_MOST, _cores())
+        return 1 if obstacle else min(_MOST, cores())
     if asked > 1 and obstacle:
         raise RecipeError(f"evaluate.workers: {asked}: {obstacle}; set evaluate.workers: 1")
     return asked
@@ -58,10 +58,6 @@ def _obstacle(recipe: Recipe, device: str) -> str | None:
         # Autograd keeps a thread for every accelerator it sees, which a fork does not copy.
         return "processes cannot be forked once PyTorch has an accelerator in use"
     return None
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
 
 
 def ordered(

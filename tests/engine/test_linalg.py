@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.harness import peak_memory
-from metaforge import linalg, tiled
+from metaforge import linalg
 from metaforge.errors import NumericError
 from metaforge.gram import KernelGram
 from metaforge_kernels.gaussian import Gaussian
@@ -63,15 +63,14 @@ def test_a_matrix_in_float32_is_factored_and_solved_in_float32(either_way: str) 
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux tells the peak")
-@pytest.mark.parametrize("large", [False, True], ids=["whole", "in tiles"])
+@pytest.mark.parametrize("large", [False, True], ids=["scipy", "pytorch"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_fit_holds_one_matrix_of_its_precision(dtype, large, monkeypatch) -> None:
     """Resident memory at its peak, from the signatures to the factor. A second matrix, or one in
     float64 on the way to float32, would make it twice or three times as much."""
-    n = 3000
+    n = 4000
     if large:
         monkeypatch.setattr(linalg, "_LARGEST", 1000)
-        monkeypatch.setattr(tiled, "_TILE", 128)  # its buffers are of a tile's size
     random = torch.Generator().manual_seed(0)
     signatures = torch.randn(n, 4, generator=random, dtype=torch.float64)
     gram = KernelGram(Gaussian(GaussianOptions(gamma=1.0)), signatures)
@@ -84,31 +83,11 @@ def test_a_fit_holds_one_matrix_of_its_precision(dtype, large, monkeypatch) -> N
     assert 0.8 * matrix < peak < 1.6 * matrix
 
 
-@pytest.mark.parametrize("n", [1, 5, 8, 9, 27])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_a_factor_in_tiles_is_that_of_lapack(n, dtype, monkeypatch) -> None:
-    monkeypatch.setattr(tiled, "_TILE", 4)
-    matrix = spectrum_matrix([1.0 + i for i in range(n)]).to(dtype)
-    found = matrix.clone()
-    assert tiled.cholesky(found.numpy())
-    expected = torch.linalg.cholesky(matrix)
-    torch.testing.assert_close(found.triu(), expected.T)
-
-
-@pytest.mark.parametrize("place", [0, 3, 4, 11, 26])
-def test_tiles_find_the_minor_that_is_not_positive(place, monkeypatch) -> None:
-    monkeypatch.setattr(tiled, "_TILE", 4)
-    matrix = torch.eye(27, dtype=torch.float64)
-    matrix[place, place] = -1e-9
-    assert not tiled.cholesky(matrix.numpy())
-
-
-def test_a_large_matrix_is_factored_in_tiles_and_in_its_memory(monkeypatch) -> None:
+def test_a_large_matrix_is_factored_by_pytorch_in_its_memory(monkeypatch) -> None:
     matrix = spectrum_matrix([1.0 + i for i in range(27)])
     right = torch.arange(54.0, dtype=torch.float64).view(27, 2)
     whole = linalg.factor(matrix.clone, 0.1, "k")
     monkeypatch.setattr(linalg, "_LARGEST", 10)
-    monkeypatch.setattr(tiled, "_TILE", 4)
     monkeypatch.setattr(linalg.lapack, "dpotrf", None)  # would fail if it were called
     again = matrix.clone()
     found = linalg.factor(lambda: again, 0.1, "k")
@@ -116,6 +95,8 @@ def test_a_large_matrix_is_factored_in_tiles_and_in_its_memory(monkeypatch) -> N
     torch.testing.assert_close(found.lower.tril(), whole.lower.tril())
     torch.testing.assert_close(found.solve(right), whole.solve(right))
     assert found.condition == pytest.approx(whole.condition)
+    matrix[13, 13] = -1.0
+    assert linalg.attempt(matrix, 0.1, "k") is None
 
 
 def test_jitter_grows_by_decades_until_it_serves_and_is_recorded(either_way: str) -> None:
