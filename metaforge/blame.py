@@ -8,8 +8,8 @@ from types import FrameType
 from metaforge.errors import DataError, MetaforgeError, PluginError, one_line
 from metaforge.plugins import PluginRecord, host
 
-#: What torch's RuntimeError says where the CPU's memory does not suffice.
-_NO_MEMORY = "can't allocate memory"
+#: What torch's RuntimeError says where the memory of the CPU, or of a device, does not suffice.
+_NO_MEMORY = ("can't allocate memory", "out of memory")
 
 
 def told(error: BaseException) -> BaseException:
@@ -21,10 +21,10 @@ def told(error: BaseException) -> BaseException:
     """
     if isinstance(error, MetaforgeError | KeyboardInterrupt):
         return error
-    if isinstance(error, MemoryError) or _NO_MEMORY in str(error):
+    if isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY):
         return DataError(
             f"not enough memory{_at(error)}: {one_line(error)}; take smaller sizes (bank.size, "
-            "batches, ways, shots, the model), or fewer evaluate.workers"
+            "batches, ways, shots, the model), or fewer evaluate.workers, a smaller evaluate.batch"
         )
     for frame in _innermost_first(error):
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from metaforge import seeding
-from metaforge.contracts import InnerAlgorithm, Params
+from metaforge.contracts import InnerAlgorithm, Params, Tree
 from metaforge.diagnosis import TaskLosses
 from metaforge.metatrain import LearnedWeighting, WarmStart
 from metaforge.optimizers import OuterOptimizer
@@ -25,7 +25,7 @@ from metaforge.recipe.schema import Condition, Recipe
 from metaforge.tasks import TaskBatch, TaskSource, concatenate
 
 #: Bank tasks held at once for a target: bounds memory, whatever J.
-_HELD_TASKS = 512
+HELD_TASKS = 512
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,20 @@ def draw(recall: Recall, settings: Condition, key: int) -> Draws:
     return Draws(recall.ids[position], weights[position])
 
 
+def target_draws(recipe: Recipe, recall: Recall, target_id: int) -> Draws:
+    """A target's mini-batches: the same for all its arms that recall alike."""
+    key = seeding.derive(recipe.seed, "condition/draws", target_id)
+    return draw(recall, recipe.condition, key)
+
+
+def target_noise(
+    inner: InnerAlgorithm, seed: int, target_id: int, step: int, n_tasks: int, *stream: str
+) -> Tree:
+    """The noise of a target's step; ``stream`` sets apart a second call of the same step."""
+    generator = seeding.generator(seed, "condition/noise", target_id, step, *stream)
+    return inner.draw_noise(generator, n_tasks)
+
+
 class Conditioner:
     """Conditions one target along one arm; ``evaluate`` is called at the recorded steps."""
 
@@ -119,10 +133,8 @@ class _TargetRun:
         recipe, arm = self.conditioner.recipe, self.arm
         self.inner = self.conditioner.inner
         target_id = int(self.target.task_ids[0])
-        self.draws = draw(
-            arm.recall, recipe.condition, seeding.derive(recipe.seed, "condition/draws", target_id)
-        )
-        self._noise_stream = ("condition/noise", target_id)
+        self.draws = target_draws(recipe, arm.recall, target_id)
+        self._target_id = target_id
         self._own_term = self.target.support_as_query()
         learned = arm.recall.learned
         start = self.conditioner.start
@@ -161,8 +173,7 @@ class _TargetRun:
     def _losses(self, params: Params, tasks: TaskBatch, step: int, *stream: str) -> TaskLosses:
         """A step's losses of tasks; ``stream`` sets noise apart from the step's other noise."""
         seed = self.conditioner.recipe.seed
-        generator = seeding.generator(seed, *self._noise_stream, step, *stream)
-        noise = self.inner.draw_noise(generator, len(tasks))
+        noise = target_noise(self.inner, seed, self._target_id, step, len(tasks), *stream)
         values = self.inner.losses(params, tasks, training=True, noise=noise)
         return TaskLosses(values, tasks, noise)
 
@@ -187,7 +198,7 @@ class _TargetRun:
     def _gather(self, step: int) -> None:
         """Gather the distinct bank tasks of the coming steps once."""
         batch = self.draws.ids.shape[1]
-        stop = min(len(self.draws.ids), step + max(1, _HELD_TASKS // batch))
+        stop = min(len(self.draws.ids), step + max(1, HELD_TASKS // batch))
         self._span = range(step, stop)
         distinct, rows = np.unique(self.draws.ids[step:stop], return_inverse=True)
         rows = rows.reshape(-1, batch)

@@ -72,6 +72,8 @@ class InnerAlgorithm(Part, ABC):
     * Padding rows count for nothing, whatever finite numbers they hold.
     * Unless ``transductive``, predicting queries one by one equals predicting them together.
     * At evaluation no graph is kept: memory is flat over targets.
+    * If ``vmappable``, ``losses``, ``predict`` and ``penalty`` under ``torch.func.vmap`` over
+      copies of theta give what one call a copy gives.
 
     ``init`` comes first: it fixes the shape of the tasks and gives fresh parameters.
     """
@@ -80,6 +82,8 @@ class InnerAlgorithm(Part, ABC):
     has_inner_loop: bool = False
     #: Whether parameters learned at one number of classes serve another.
     variable_ways: bool = False
+    #: Whether ``torch.func.vmap`` over theta and tasks gives, gradients included, what one call
+    #: for each theta gives: then several targets are conditioned at once.
     vmappable: bool = False
     transductive: bool = False
     tasks: ClassVar[frozenset[str]] = frozenset({"classification"})

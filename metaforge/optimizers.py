@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 from metaforge.contracts import Params
 from metaforge.recipe.schema import Optimizer as Settings
 
-_ADAM_EPS = 1e-8
+ADAM_BETAS, ADAM_EPS = (0.9, 0.999), 1e-8
 
 
 class OuterOptimizer:
@@ -38,7 +39,7 @@ class OuterOptimizer:
         self._rule: torch.optim.Optimizer
         if settings.use == "adam":
             # one kernel for all tensors: with small ones the calls cost more than the work
-            self._rule = torch.optim.Adam(groups, eps=_ADAM_EPS, fused=True)
+            self._rule = torch.optim.Adam(groups, betas=ADAM_BETAS, eps=ADAM_EPS, fused=True)
         else:
             self._rule = torch.optim.SGD(groups, momentum=settings.momentum)
 
@@ -46,23 +47,18 @@ class OuterOptimizer:
         """One update; gradients come in the order of ``params``, then ``extra``."""
         self.steps += 1
         leaves = [*self.params.values(), *self.extra.values()]
-        clipped = self.clip(gradients[: len(self.params)])
-        for leaf, gradient in zip(leaves, [*clipped, *gradients[len(self.params) :]], strict=True):
+        theta = self.clip(gradients[: len(self.params)])
+        for leaf, gradient in zip(leaves, [*theta, *gradients[len(self.params) :]], strict=True):
             leaf.grad = gradient
         if self.settings.use == "adam" and self.settings.eps_convention == "tf1":
             for group, before in zip(self._rule.param_groups, (self._carried, 0), strict=False):
                 seen = before + self.steps
-                group["eps"] = _ADAM_EPS / math.sqrt(1 - group["betas"][1] ** seen)
+                group["eps"] = ADAM_EPS / math.sqrt(1 - group["betas"][1] ** seen)
         self._rule.step()
 
     def clip(self, gradients: list[Tensor]) -> list[Tensor]:
         """Clip by value, then scale each tensor to at most ``clip_norm``."""
-        value, norm = self.settings.clip_value, self.settings.clip_norm
-        if value is not None:
-            gradients = [g.clamp(-value, value) for g in gradients]
-        if norm is not None:
-            gradients = [g * (norm / g.norm().clamp(min=norm)) for g in gradients]
-        return gradients
+        return clipped(gradients, self.settings)
 
     def state(self) -> dict[str, Tensor]:
         """Everything a resumed run needs, as one flat dict of tensors (copies)."""
@@ -103,6 +99,23 @@ class OuterOptimizer:
             if name.startswith("rule/"):
                 entries.setdefault(_index(name), {})[name.split("/")[2]] = value.clone()
         self._rule.load_state_dict({**self._rule.state_dict(), "state": entries})
+
+
+def clipped(gradients: Sequence[Tensor], settings: Settings) -> list[Tensor]:
+    """What ``OuterOptimizer.clip`` does, by the settings alone."""
+    value, norm = settings.clip_value, settings.clip_norm
+    if value is not None:
+        gradients = [g.clamp(-value, value) for g in gradients]
+    if norm is not None:
+        gradients = [g * (norm / g.norm().clamp(min=norm)) for g in gradients]
+    return list(gradients)
+
+
+def moments(settings: Settings) -> tuple[str, ...]:
+    """What the rule remembers of each tensor, by torch.optim's names."""
+    if settings.use == "adam":
+        return "exp_avg", "exp_avg_sq"
+    return ("momentum_buffer",) if settings.momentum else ()
 
 
 def _index(name: str) -> int:

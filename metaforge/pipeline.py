@@ -193,7 +193,9 @@ class _Run:
         settings = parts.recipe.evaluate
         targets = range(settings.targets * settings.runs)
         records, timings = self.folder.lines("targets.jsonl"), self.folder.lines("timings.jsonl")
-        records.truncate(min(len(records.records), len(timings.records)))
+        done = min(len(records.records), len(timings.records))
+        # What is conditioned at once is done again at once: the bits are those of the batch.
+        records.truncate(done - done % parts.batch if done < len(targets) else done)
         timings.truncate(len(records.records))
         done = len(records.records)
         scores = parts.score(settings.split, targets) if done < len(targets) else None
@@ -206,6 +208,7 @@ class _Run:
             scores,
             settings.split,
             parts.workers,
+            parts.batch,
         )
         with self.console.stage("targets", len(targets), done) as advance:
             for evaluated in evaluator.run(targets, done):

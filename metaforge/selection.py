@@ -191,6 +191,7 @@ class _Bench:
             self._recall(),
             "val",
             parts.workers,
+            parts.batch,
         )
         columns = [evaluator.record_at.index(step) for step in self.trials.steps]
         found = evaluator.run(self._targets[: positions.stop], positions.start)

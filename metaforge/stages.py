@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metaforge import environment, scoring, seeding, workers
+from metaforge import environment, scoring, seeding, target_batch, workers
 from metaforge.arms import BankFacts, check_groups, uncertainty_control
 from metaforge.components import Context
 from metaforge.contracts import InnerAlgorithm, Params, TaskKernel, TaskWeighting
@@ -94,6 +94,12 @@ class Parts:
         return workers.count(self.recipe, self.context.device)
 
     @cached_property
+    def batch(self) -> int:
+        """Targets conditioned at once."""
+        device = self.context.device
+        return target_batch.count(self.recipe, self.source, self.inner, self.theta, device)
+
+    @cached_property
     def bank_groups(self) -> Tensor:
         return self.source.groups("train", range(self.recipe.bank.size))
 
@@ -162,7 +168,7 @@ class Parts:
         """Names the validation targets' scores: a digest of phase 1's key and of all that phases
         2 and 3 go by."""
         said = _said(self.recipe, ("kernel", "weighting"), "condition")
-        return _digest({"metatrain": self.metatrain_key(), **said})
+        return _digest({"metatrain": self.metatrain_key(), "batch": self.batch, **said})
 
 
 def _said(recipe: Recipe, components: Collection[str], *sections: str) -> dict[str, Any]:
@@ -213,7 +219,9 @@ def header(recipe: Recipe, parts: Parts) -> dict[str, str]:
         "evaluate": f"{recipe.evaluate.runs} x {recipe.evaluate.targets} targets of "
         f"{recipe.evaluate.split}, controls: {', '.join(recipe.evaluate.controls) or 'none'}",
         "device": f"{parts.context.device}, {recipe.precision}, "
-        f"threads {torch.get_num_threads()}, workers {parts.workers}, seed {recipe.seed}",
+        f"threads {torch.get_num_threads()}, workers {parts.workers}, "
+        f"{target_batch.told(recipe, parts.inner, parts.context.device, parts.batch)}, "
+        f"seed {recipe.seed}",
     }
 
 

@@ -185,17 +185,17 @@ def iterate_bank(
         yield source.batch("train", range(start, min(start + block, n_tasks)), view)
 
 
-def concatenate(first: TaskBatch, second: TaskBatch) -> TaskBatch:
-    """The tasks of both, padded with masked zero rows to common S and Q."""
-    joined: dict[str, Any] = {"outputs": first.outputs}
-    for f in fields(first):
-        a, b = getattr(first, f.name), getattr(second, f.name)
-        if not isinstance(a, Tensor):
+def concatenate(*batches: TaskBatch) -> TaskBatch:
+    """The tasks of all, padded with masked zero rows to common S and Q."""
+    joined: dict[str, Any] = {"outputs": batches[0].outputs}
+    for f in fields(TaskBatch):
+        values = [getattr(batch, f.name) for batch in batches]
+        if not isinstance(values[0], Tensor):
             continue
         if f.name != "task_ids":
-            length = max(a.shape[1], b.shape[1])
-            a, b = _pad(a, length), _pad(b, length)
-        joined[f.name] = torch.cat([a, b])
+            length = max(value.shape[1] for value in values)
+            values = [_pad(value, length) for value in values]
+        joined[f.name] = torch.cat(values)
     return TaskBatch(**joined)
 
 

@@ -13,7 +13,7 @@ from metaforge.recipe.document import flat
 #: Keys that change no result: what the run is called and who is told of it.
 IDLE = {"name", "output", "trackers", "evaluate.workers", "published"}
 #: Keys that do not change what a method is: also where, by what and how often it runs.
-_APART = {*IDLE, "seed", "device", "threads"}
+_APART = {*IDLE, "seed", "device", "threads", "evaluate.batch"}
 
 
 @dataclass(frozen=True)

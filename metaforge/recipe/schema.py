@@ -152,6 +152,12 @@ class Evaluate(Section):
         description="processes that share the targets, same bits for any number; default: "
         "one a core (at most 8) on the CPU with threads: 1 (Linux), else 1",
     )
+    batch: PositiveInt | None = Field(
+        None,
+        le=_MOST_AT_ONCE,
+        description="targets conditioned at once, each by a copy of theta; results differ by "
+        "rounding alone; default: 1 on the CPU, on CUDA as many as fit, at most 64",
+    )
 
 
 #: Mean and spread: in percent for accuracies, in the metric's own unit for regression.

@@ -21,6 +21,7 @@ from metaforge import losses, seeding
 from metaforge.contracts import InnerAlgorithm, Params, Tree
 from metaforge.errors import MetaforgeError
 from metaforge.tasks import TaskBatch, TaskShape
+from metaforge.testing.stacking import check_stacking
 
 #: Of equalities in float64, relative to the largest entry.
 TOLERANCE = 1e-10
@@ -98,6 +99,8 @@ def check_inner_algorithm(
     check_ways(algorithm, params, tasks)
     check_export(algorithm, params, tasks)
     check_features(algorithm, params, tasks)
+    if algorithm.vmappable:
+        check_stacking(algorithm, params, tasks)
 
 
 def fresh_parameters(algorithm: InnerAlgorithm, shape: TaskShape) -> Params:

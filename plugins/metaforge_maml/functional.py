@@ -71,6 +71,7 @@ class VmapBackend(Backend):
     convolutions; only for modules that ``agrees_with_loop``."""
 
     implementation = "vmap"
+    vmappable = True
 
     def adapt(self, params: Params, support: TaskBatch) -> Params:
         return vmap(self._adapt_one, (None, 0, 0, 0))(params, *_support(support))
