@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help venv demo test check format bench results other-pythons clean
+.PHONY: help venv demo test check format bench bench-check results other-pythons clean
 
 help:
 	@echo "make demo           set up, then run recipes/sp_maml.yaml"
@@ -12,6 +12,7 @@ help:
 	@echo "make venv           make the environment alone"
 	@echo "make check          ruff and mypy"
 	@echo "make bench          speed against peers and floors"
+	@echo "make bench-check    whether a ratio got slower than the stored one (two minutes)"
 	@echo "make results        the runs of docs/results.md (hours; goes on where it stopped), and the page"
 	@echo "make other-pythons  the torch-free tests and the build on 3.12 and 3.13, where present"
 
@@ -48,6 +49,9 @@ format: venv
 
 bench: venv
 	$(BIN)/python -m benchmarks
+
+bench-check: venv
+	$(BIN)/python -m benchmarks --check
 
 results: venv
 	$(BIN)/python -m studies

@@ -1,6 +1,7 @@
-"""``python -m benchmarks [NAME ...] [--full] [--json FILE] [--threads N]``; no name runs all.
+"""``python -m benchmarks [NAME ...] [--full] [--device cuda] [--json FILE]``; no name runs all.
 
-Ends with 1 if a promised ratio was missed.
+Ends with 1 if a promised ratio was missed. ``--check`` times a few quick rows instead and compares
+their ratios with ``stored.json``, which ``--store`` writes: 1 if one got slower by more than 20 %.
 """
 
 from __future__ import annotations
@@ -13,27 +14,42 @@ from pkgutil import iter_modules
 
 import torch
 
-from benchmarks import harness
+from benchmarks import check, harness
 
 
 def main(arguments: list[str] | None = None) -> int:
     found = {module.name for module in iter_modules([str(Path(__file__).parent)])}
-    names = sorted(found - {"harness", "__main__"})
+    names = sorted(found - {"harness", "check", "__main__"})
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--full", action="store_true", help="the larger sizes too, for hours")
     parser.add_argument("--threads", type=int, help="torch's CPU threads")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1")
+    quick = parser.add_mutually_exclusive_group()
+    quick.add_argument("--check", action="store_true", help="compare quick rows with stored.json")
+    quick.add_argument("--store", action="store_true", help="write quick rows to stored.json")
     chosen = parser.parse_args(arguments)
     if unknown := set(chosen.names) - set(names):
         parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     if chosen.threads:
         torch.set_num_threads(chosen.threads)
+    try:
+        harness.use(chosen.device)
+    except (RuntimeError, AssertionError) as error:
+        parser.error(f"--device {chosen.device}: {str(error).splitlines()[0]}")
+    if (chosen.check or chosen.store) and (chosen.names or chosen.json):
+        parser.error("--check and --store have rows of their own: leave out names and --json")
     print("  ".join(f"{key}: {value}" for key, value in harness.machine().items()))
+    if chosen.check or chosen.store:
+        return check.store() if chosen.store else check.main()
     results, missed = {}, []
     for name in chosen.names or names:
-        results[name] = []
         module = import_module(f"benchmarks.{name}")
+        if chosen.device != "cpu" and getattr(module, "CPU_ONLY", False):
+            print(f"\n{name}: left out, it is about the CPU")
+            continue
+        results[name] = []
         larger = getattr(module, "full_rows", module.rows)
         for row in larger() if chosen.full else module.rows():
             results[name].append(row)

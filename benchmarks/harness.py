@@ -21,6 +21,27 @@ from typing import Any
 
 import torch
 
+from metaforge.components import Context
+
+#: Where benchmarks compute; ``use`` sets it.
+_device = "cpu"
+
+
+def use(device: str) -> None:
+    """Compute on this device from now on; a ``RuntimeError`` where it cannot be used."""
+    global _device
+    torch.empty(1, device=device)
+    _device = device
+
+
+def here(value: Any) -> Any:
+    """A tensor, module or batch of tasks on the device in use."""
+    return value.to(_device)
+
+
+def context(**more: Any) -> Context:
+    return Context(device=_device, **more)
+
 
 @dataclass(frozen=True)
 class Row:
@@ -31,6 +52,9 @@ class Row:
     target   ``{name: least ratio that is promised}``
     note     the setting, in words
     memory   ``{name: peak bytes above the start}`` where it was measured
+    most     ``{name: most bytes that are promised}``
+
+    A name that starts with "metaforge" is ours: ``--check`` watches its ratio.
     """
 
     name: str
@@ -39,12 +63,15 @@ class Row:
     target: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
     memory: Mapping[str, int] = field(default_factory=dict)
+    most: Mapping[str, int] = field(default_factory=dict)
 
     def median(self, name: str) -> float:
         return statistics.median(self.seconds[name])
 
     def spread(self, name: str) -> tuple[float, float]:
-        """The quartiles of a name's seconds."""
+        """The quartiles of a name's seconds; of a single round, that one."""
+        if len(self.seconds[name]) == 1:
+            return self.seconds[name][0], self.seconds[name][0]
         low, _, high = statistics.quantiles(self.seconds[name], n=4, method="inclusive")
         return low, high
 
@@ -55,7 +82,8 @@ class Row:
 
     def missed(self) -> list[str]:
         """The names that fall short of what is promised."""
-        return [name for name, least in self.target.items() if self.ratio(name) < least]
+        slow = [name for name, least in self.target.items() if self.ratio(name) < least]
+        return slow + [n for n, most in self.most.items() if self.memory.get(n, 0) > most]
 
     def to_dict(self) -> dict[str, Any]:
         entries = {
@@ -81,7 +109,7 @@ def compare(
     note: str = "",
     rounds: int = 15,
     least_seconds: float = 0.02,
-    memory: bool = False,
+    memory: bool = True,
 ) -> Row:
     """Time ``{name: callable}`` interleaved; one warm-up call each, then ``rounds`` rounds.
 
@@ -99,7 +127,8 @@ def compare(
             seconds[key].append(_time(callables[key], repeats[key]))
         order.append(order.pop(0))
     measured = callables if memory else {}
-    peaks = {key: peak for key, call in measured.items() if (peak := peak_memory(call))}
+    every = {key: peak_memory(call) for key, call in measured.items()}
+    peaks = {key: peak for key, peak in every.items() if peak is not None}
     rounds_of = {key: tuple(values) for key, values in seconds.items()}
     return Row(name, peer, rounds_of, target, note, peaks)
 
@@ -115,25 +144,33 @@ def _time(call: Callable[[], Any], repeats: int) -> float:
 
 
 def _synchronize() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    if _device.startswith("cuda"):
+        torch.cuda.synchronize(_device)
 
 
 def peak_memory(call: Callable[[], Any]) -> int | None:
-    """Peak resident bytes of a call above its start; None where Linux's /proc is missing."""
-    reset, status = Path("/proc/self/clear_refs"), Path("/proc/self/status")
+    """Peak bytes of a call above its start: allocated ones on CUDA, else resident ones; None
+    where Linux's /proc is missing."""
+    if _device.startswith("cuda"):
+        torch.cuda.reset_peak_memory_stats(_device)
+        start = torch.cuda.memory_allocated(_device)
+        call()
+        return torch.cuda.max_memory_allocated(_device) - start
+    reset = Path("/proc/self/clear_refs")
     if not reset.exists():
         return None
     gc.collect()  # garbage that is freed within the call would hide as much of its own
     reset.write_text("5")  # 5 resets the high-water mark VmHWM (proc(5))
 
-    def kilobytes(key: str) -> int:
-        line = next(line for line in status.read_text().splitlines() if line.startswith(key))
-        return int(line.split()[1])
-
-    before = kilobytes("VmRSS")
+    before = resident("VmRSS")
     call()
-    return 1024 * max(kilobytes("VmHWM") - before, 0)
+    return max(resident("VmHWM") - before, 0)
+
+
+def resident(key: str = "VmRSS") -> int:
+    """Bytes of this process in memory, now (``VmRSS``) or at most (``VmHWM``); Linux."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith(key)).split()[1])
 
 
 def machine() -> dict[str, Any]:
@@ -142,7 +179,7 @@ def machine() -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        "device": torch.cuda.get_device_name(_device) if _device.startswith("cuda") else _device,
         "torch": torch.__version__,
         "python": platform.python_version(),
         "load": os.getloadavg()[0],

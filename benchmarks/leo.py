@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.harness import Row, compare
-from metaforge.components import Context
+from benchmarks.harness import Row, compare, context, here
 from metaforge.tasks import TaskBatch, TaskShape
 from metaforge_leo.algorithm import Leo
 from metaforge_leo.options import LeoOptions
@@ -28,14 +27,20 @@ BATCH = 12
 
 
 def rows() -> Iterator[Row]:
-    yield _row("LEO, 5-shot, training", shots=5, training=True, promised=2.0)
-    yield _row("LEO, 5-shot, no dropout", shots=5, training=True, dropout_rate=0.0)
-    yield _row("LEO, 5-shot, on means", shots=5, training=False)
-    yield _row("LEO, 1-shot, training", shots=1, training=True)
+    yield row("LEO, 5-shot, training", shots=5, training=True, promised=2.0)
+    yield row("LEO, 5-shot, no dropout", shots=5, training=True, dropout_rate=0.0)
+    yield row("LEO, 5-shot, on means", shots=5, training=False)
+    yield row("LEO, 1-shot, training", shots=1, training=True)
 
 
-def _row(
-    name: str, *, shots: int, training: bool, promised: float | None = None, **options: Any
+def row(
+    name: str,
+    *,
+    shots: int,
+    training: bool,
+    promised: float | None = None,
+    rounds: int = 15,
+    **options: Any,
 ) -> Row:
     shape, chosen = TaskShape("classification", (640,), 5, shots, queries=15), LeoOptions(**options)
     exact = _callables(shape, chosen, training, "float64")
@@ -49,16 +54,17 @@ def _row(
         target={} if promised is None else {OURS: promised},
         note=f"5 + 5 steps, dropout {chosen.dropout_rate if training else 0}, 640 features, "
         f"meta-batch {BATCH}, 5-way {shots}-shot 15-query",
+        rounds=rounds,
     )
 
 
 def _callables(
     shape: TaskShape, options: LeoOptions, training: bool, dtype: str
 ) -> dict[str, Callable[[], Any]]:
-    algorithm = Leo(options, Context(dtype=dtype))
+    algorithm = Leo(options, context(dtype=dtype))
     theta = algorithm.init(shape, torch.Generator().manual_seed(0))
     theta = {key: value.requires_grad_() for key, value in theta.items()}
-    tasks = _tasks(shape).to(dtype=getattr(torch, dtype))
+    tasks = here(_tasks(shape)).to(dtype=getattr(torch, dtype))
     stream = torch.Generator().manual_seed(0)
     noise = algorithm.draw_noise(stream, BATCH) if training else None
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.harness import Row, compare
+from benchmarks.harness import Row, compare, context, here
 from metaforge.contracts import Params
 from metaforge.tasks import TaskBatch, TaskShape
 from metaforge_ls.closed_form import ClosedForm
@@ -28,13 +28,13 @@ FLOOR = "floor: five matrix products"
 
 
 def rows() -> Iterator[Row]:
-    return (_row(shots) for shots in (5, 1))
+    return (row(shots) for shots in (5, 1))
 
 
-def _row(shots: int) -> Row:
+def row(shots: int, rounds: int = 31) -> Row:
     shape = TaskShape("classification", (WIDTH,), WAYS, shots, QUERIES)
-    tasks = _tasks(shape)
-    ls, r2d2 = Ls(LsOptions()), R2d2(R2d2Options())
+    tasks = here(_tasks(shape))
+    ls, r2d2 = Ls(LsOptions(), context()), R2d2(R2d2Options(), context())
     theta = _theta(ls, shape)
     ours = _step(ls, theta, tasks)
 
@@ -55,7 +55,7 @@ def _row(shots: int) -> Row:
         # no slower than the floor: 0.95 leaves room for timing noise
         target={"metaforge ls": 0.95, "metaforge r2d2": 0.95},
         note=f"meta-batch {BATCH}, {WAYS}-way {QUERIES}-query",
-        rounds=31,
+        rounds=rounds,
         least_seconds=0.1,
     )
 
@@ -88,7 +88,7 @@ def _floor(theta: Params, tasks: TaskBatch) -> Callable[[], None]:
 def five_products(theta: Params, x: Tensor) -> Callable[[], None]:
     """The products of the map on rows x [n, p]: two forward, three backward."""
     w0, w1 = (theta[name].detach() for name in ("w0", "w1"))
-    above = torch.randn(len(x), w1.shape[1], generator=torch.Generator().manual_seed(1))
+    above = here(torch.randn(len(x), w1.shape[1], generator=torch.Generator().manual_seed(1)))
 
     def products() -> None:
         hidden = x @ w0
@@ -107,11 +107,11 @@ def _loop(theta: Params, tasks: TaskBatch, ridge: float = 0.1) -> Tensor:
         x = F.normalize(x, dim=-1)
         return x + torch.relu(x @ theta["w0"]) @ theta["w1"]
 
-    total = torch.zeros(())
+    total = here(torch.zeros(()))
     each = zip(tasks.support_x, tasks.support_y, tasks.query_x, tasks.query_y, strict=True)
     for x, y, query_x, query_y in each:
         support, query = features(x), features(query_x)
-        gram = support @ support.T + ridge * torch.eye(len(support))
+        gram = support @ support.T + ridge * here(torch.eye(len(support)))
         weight = support.T @ torch.linalg.solve(gram, F.one_hot(y, WAYS).float())
         total = total + (query @ weight - F.one_hot(query_y, WAYS)).square().mean()
     return total / len(tasks)

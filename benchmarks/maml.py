@@ -1,7 +1,8 @@
 """MAML's step (losses of a meta-batch and their gradient in theta) against learn2learn's.
 
 The peer is the loop of learn2learn's documentation: clone, adapt, loss, backward, task by
-task. The functional loop is what one writes without a library. The floor is one forward and
+task. At order 2 the loop of higher's documentation stands beside it, where higher is there. The
+functional loop is what one writes without a library. The floor is one forward and
 backward pass of the model on every support and query row: no method can do with less.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -16,7 +18,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from benchmarks.harness import Row, compare
+from benchmarks.harness import Row, compare, context, here
+from metaforge.optional import HIGHER
 from metaforge.tasks import TaskBatch, TaskShape
 from metaforge_learn2learn import peer
 from metaforge_maml.algorithm import Maml
@@ -34,7 +37,7 @@ def rows() -> Iterator[Row]:
     images = TaskShape("classification", (1, 28, 28), 5, shots=5, queries=15)
     mlp = nn.Sequential(nn.Linear(640, 64), nn.ReLU(), nn.Linear(64, 5))
     conv4 = Conv4(Conv4Options(filters=32)).build(images, torch.Generator().manual_seed(0))
-    yield _row("linear head, 640 features", nn.Linear(640, 5), vectors, 12, 5, promised=10.0)
+    yield linear()
     yield _row("linear head, first order", nn.Linear(640, 5), vectors, 12, 5, order=1)
     yield _row("MLP head, 640-64-5", mlp, vectors, 12, 5, promised=2.5)
     # the same arithmetic as learn2learn's: 0.95 leaves room for timing noise
@@ -45,6 +48,12 @@ def rows() -> Iterator[Row]:
     resnet12 = ResNet12(ResNet12Options(widths=(8, 16, 32, 64)))
     module = resnet12.build(colours, torch.Generator().manual_seed(0))
     yield _row("resnet12, narrow, 3x32x32", module, colours, 2, 2, promised=0.95, rounds=3)
+
+
+def linear(rounds: int = 15) -> Row:
+    shape = TaskShape("classification", (640,), 5, shots=5, queries=15)
+    head = nn.Linear(640, 5)
+    return _row("linear head, 640 features", head, shape, 12, 5, promised=10.0, rounds=rounds)
 
 
 def _row(
@@ -58,10 +67,9 @@ def _row(
     promised: float | None = None,
     rounds: int = 15,
 ) -> Row:
-    tasks = _tasks(shape, batch)
-    algorithm = Maml(
-        MamlOptions.model_validate({"steps": steps, "lr": LR, "order": order}), model=module
-    )
+    module, tasks = here(module), here(_tasks(shape, batch))
+    options = MamlOptions.model_validate({"steps": steps, "lr": LR, "order": order})
+    algorithm = Maml(options, context(), model=module)
     params = algorithm.init(shape, torch.Generator().manual_seed(0))
     theta = {key: value.requires_grad_() for key, value in params.items()}
 
@@ -74,9 +82,12 @@ def _row(
         OURS: ours,
         "floor: one pass over every row": _floor(module, theta, tasks),
     }
+    if order == 2 and not HIGHER.missing:
+        callables["higher's loop"] = _higher(module, tasks, steps)
     expected = callables[LEARN2LEARN]()
-    for found, value in zip(ours(), expected, strict=True):
-        torch.testing.assert_close(found, value, rtol=1e-3, atol=1e-5)
+    for call in callables.keys() - {"floor: one pass over every row"}:
+        for found, value in zip(callables[call](), expected, strict=True):
+            torch.testing.assert_close(found, value, rtol=1e-3, atol=1e-5)
     implementation = algorithm.describe()["implementation"]
     return compare(
         name,
@@ -116,11 +127,28 @@ def _learn2learn(module: nn.Module, tasks: TaskBatch, steps: int, order: int) ->
     return step
 
 
+def _higher(module: nn.Module, tasks: TaskBatch, steps: int) -> Any:
+    higher = import_module("higher")
+    rule, loss = torch.optim.SGD(module.parameters(), lr=LR), nn.CrossEntropyLoss()
+
+    def step() -> list[Tensor]:
+        module.zero_grad()
+        for x, y, query_x, query_y in _each(tasks):
+            unrolled = higher.innerloop_ctx(module, rule, copy_initial_weights=False)
+            with unrolled as (learner, inner):
+                for _ in range(steps):
+                    inner.step(loss(learner(x), y))
+                (loss(learner(query_x), query_y) / len(tasks)).backward()
+        return [value.grad for value in module.parameters()]
+
+    return step
+
+
 def _functional(
     module: nn.Module, theta: dict[str, Tensor], tasks: TaskBatch, steps: int, order: int
 ) -> Any:
     def step() -> list[Tensor]:
-        total = torch.zeros(())
+        total = here(torch.zeros(()))
         for x, y, query_x, query_y in _each(tasks):
             params = theta
             for _ in range(steps):

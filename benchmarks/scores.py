@@ -26,6 +26,7 @@ from metaforge_kernels.options import GaussianOptions, LinearOptions
 from metaforge_weightings.options import TasmlOptions
 from metaforge_weightings.tasml import Tasml
 
+CPU_ONLY = True
 #: lambda of the floor and of what is beside it; the other solvers have the theorem's, as float32
 #: does not serve the smallest.
 RIDGE, THEOREMS = 1e-8, "n^-1/2"
@@ -76,7 +77,6 @@ def _row(n: int, rounds: int) -> Row:
         target={"tasml, K given": 1 / 1.3},
         note=_note(gram, cross),
         rounds=rounds,
-        memory=True,
     )
 
 

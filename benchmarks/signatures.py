@@ -19,6 +19,7 @@ from metaforge.tasks import TaskBatch
 from metaforge_kernels.gaussian import Gaussian
 from metaforge_kernels.options import GaussianOptions
 
+CPU_ONLY = True
 TASKS, TARGETS, FITTED = 30_000, 100, 1000
 #: Bank tasks of ``set``, whose work grows with the pairs of samples: a tenth, at a tenth the time.
 SETS = 3000

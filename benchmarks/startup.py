@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from benchmarks.harness import Row, compare
 
+CPU_ONLY = True
 LIMIT = 0.5
 _PEER = f"limit, {LIMIT} s"
 VERBS = {
@@ -19,16 +20,22 @@ VERBS = {
 
 
 def rows() -> list[Row]:
+    timed = against_python(rounds=9)
+    limit = {_PEER: (LIMIT,) * 9}
+    return [Row(timed.name, _PEER, {**limit, **timed.seconds}, dict.fromkeys(VERBS, 1.0))]
+
+
+def against_python(rounds: int) -> Row:
+    """Against an interpreter that does nothing: a ratio within rounds."""
     calls = {name: _process("-m", "metaforge", *arguments) for name, arguments in VERBS.items()}
-    row = compare(
+    return compare(
         "start-up",
         {"python -c pass": _process("-c", "pass"), **calls},
         peer="python -c pass",
-        rounds=9,
+        rounds=rounds,
         least_seconds=0.0,
+        memory=False,  # of other processes
     )
-    limit = {_PEER: (LIMIT,) * 9}
-    return [Row(row.name, _PEER, {**limit, **row.seconds}, dict.fromkeys(VERBS, 1.0))]
 
 
 def _process(*arguments: str) -> Callable[[], None]:

@@ -1,7 +1,8 @@
 """How many targets are conditioned at once.
 
-On a CPU one at a time is as fast (the products of one target's step fill it), so ``auto`` is 1
-there. On CUDA it is as many as fit, by an estimate of what one target takes.
+On a CPU the default is 1: the products of wide features fill it with one target, and results keep
+their bits; where tasks are so small that calls cost more than arithmetic, a number can pay. On
+CUDA it is as many as fit, by an estimate of what one target takes.
 """
 
 from __future__ import annotations
