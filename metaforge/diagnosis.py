@@ -43,7 +43,7 @@ class TaskLosses:
     def each(self) -> Iterator[tuple[float, TaskBatch, Tree]]:
         """A task's loss, the task (B = 1) and its noise, one by one."""
         for b, value in enumerate(self.values.tolist()):
-            yield value, self.tasks[[b]], _rows(self.noise, [b])
+            yield value, self.tasks[[b]], noise_of(self.noise, [b])
 
 
 def why_not_finite(
@@ -112,10 +112,10 @@ def _is_finite(value: Tensor | float) -> bool:
     return bool(torch.isfinite(torch.as_tensor(value)))
 
 
-def _rows(tree: Tree, index: list[int]) -> Any:
+def noise_of(tree: Tree, index: list[int] | slice) -> Any:
     """Some tasks' part of their noise: rows of every tensor in it."""
     if isinstance(tree, Mapping):
-        return {name: _rows(value, index) for name, value in tree.items()}
+        return {name: noise_of(value, index) for name, value in tree.items()}
     if isinstance(tree, list | tuple):
-        return tuple(_rows(value, index) for value in tree)
+        return tuple(noise_of(value, index) for value in tree)
     return tree if tree is None else tree[index]

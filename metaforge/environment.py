@@ -36,14 +36,13 @@ def engine_digest() -> str:
     return digest.hexdigest()
 
 
-def prepare(threads: int | None, device: str) -> str:
-    """Make the process ready for long work; the device that ``device`` asks for."""
+def prepare(threads: int | None) -> None:
+    """Make the process ready for long work."""
     gc.enable()  # ``metaforge.cli.process`` starts without
     if threads:
         import torch
 
         torch.set_num_threads(threads)
-    return pick_device(device)
 
 
 def pick_device(name: str) -> str:
@@ -85,8 +84,8 @@ def components(recipe: Recipe) -> dict[str, dict[str, Any]]:
     return found
 
 
-def describe(recipe: Recipe, context: Context) -> dict[str, Any]:
-    """What ``env.json`` holds."""
+def describe(recipe: Recipe, context: Context, ranks: int = 1) -> dict[str, Any]:
+    """What ``env.json`` holds. Each of several ranks has a device of its own: of them, the kind."""
     import torch
 
     return {
@@ -95,7 +94,8 @@ def describe(recipe: Recipe, context: Context) -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "packages": {name: _version(name) for name in _PACKAGES},
-        "device": context.device,
+        "device": context.device if ranks == 1 else context.device.partition(":")[0],
+        "ranks": ranks,
         "device_name": torch.cuda.get_device_name()
         if context.device.startswith("cuda")
         else platform.processor() or platform.machine(),

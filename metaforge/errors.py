@@ -6,7 +6,7 @@ command line prints it without a traceback.
 ====  =======================================================================
 code  meaning
 ====  =======================================================================
-1     none of the others: ``doctor`` found something missing, a worker died
+1     none of the others: ``doctor`` found something missing, a worker or a rank died
 2     usage or recipe: what was typed or written is not to be understood
 3     data, and files and output that cannot be read or written
 4     a plugin: missing, failed, ambiguous, or at odds with its contract
@@ -60,6 +60,19 @@ class Interrupted(MetaforgeError):
     """The user stopped the run; its folder can be resumed."""
 
     exit_code = 130
+
+
+class Followed(MetaforgeError):
+    """This process of several ends because another has, which tells why; nothing is to be said
+    here. ``str`` is what the other says."""
+
+    def __init__(self, message: str, exit_code: int):
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class RankLost(MetaforgeError):
+    """One of several processes has ended before its time, or no longer answers."""
 
 
 class Problem(NamedTuple):

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from metaforge import losses, stacked, workers
+from metaforge import losses, stacked
 from metaforge.arms import BankFacts, build_arms
 from metaforge.conditioning import Arm, Conditioner
 from metaforge.contracts import InnerAlgorithm, Params
 from metaforge.errors import NumericError
 from metaforge.metatrain import WarmStart
 from metaforge.optimizers import OuterOptimizer
+from metaforge.ranks import ALONE, Ranks
 from metaforge.recipe.schema import Recipe
 from metaforge.scoring import TargetScores
 from metaforge.tasks import TaskBatch, TaskSource, concatenate, unpadded
@@ -65,15 +66,17 @@ class Evaluator:
         split: str,
         workers: int = 1,
         batch: int = 1,
+        ranks: Ranks = ALONE,
     ):
-        self.workers, self.batch = workers, batch
+        self.workers, self.batch, self.ranks = workers, batch, ranks
         self.recipe, self.source, self.inner, self.split = recipe, source, inner, split
         self.bank, self.scores = bank, scores
         self.record_at = recorded_steps(recipe)
         self.conditioner = Conditioner(recipe, source, inner, start)
 
     def run(self, target_ids: range, done: int = 0) -> Iterator[Evaluated]:
-        """The targets of ``target_ids`` from position ``done`` on, in order."""
+        """The targets of ``target_ids`` from position ``done`` on, in order; where ranks share
+        them, all on rank 0, and none on the others."""
         groups = self.source.groups(self.split, target_ids).tolist()
         # PyTorch imports its compiler with the first optimiser: once, and in no target's time.
         OuterOptimizer(self.conditioner.start.theta, self.recipe.condition.optimizer)
@@ -84,7 +87,7 @@ class Evaluator:
             block = blocks[number]
             return self._block(block, [target_ids[p] for p in block], [groups[p] for p in block])
 
-        found = workers.ordered(evaluate, range(len(blocks)), self.workers)
+        found = self.ranks.ordered(evaluate, range(len(blocks)), self.workers)
         return (evaluated for block in found for evaluated in block)
 
     def _block(self, block: range, ids: list[int], groups: list[int]) -> list[Evaluated]:

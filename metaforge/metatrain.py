@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,11 @@ from torch import Tensor
 
 from metaforge import losses, seeding
 from metaforge.contracts import InnerAlgorithm, Params, TaskWeighting
-from metaforge.diagnosis import TaskLosses
+from metaforge.diagnosis import TaskLosses, noise_of
 from metaforge.errors import NumericError
 from metaforge.optimizers import OuterOptimizer
 from metaforge.outer import OuterLoop, StepLoss
+from metaforge.ranks import ALONE, Ranks, digest
 from metaforge.recipe.schema import Recipe
 from metaforge.tasks import TaskBatch, TaskSource, unpadded
 
@@ -37,6 +39,8 @@ class Progress:
     best: dict[str, Tensor] = field(default_factory=dict)
     curve: list[dict[str, float]] = field(default_factory=list)
     skipped: int = 0
+    #: How many ranks shared the steps; 0 where it was not always the same number of them.
+    ranks: int = 1
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,9 @@ class MetaTrainer:
 
     ``learned`` is given when the task weighting is a learned one: its ``combine`` then
     is the objective, and the tasks come from the bank.
+
+    ``ranks`` share the tasks of a step, and those of validation, by their positions; all take
+    the same steps.
     """
 
     def __init__(
@@ -87,9 +94,11 @@ class MetaTrainer:
         inner: InnerAlgorithm,
         params: Params,
         learned: LearnedWeighting | None = None,
+        ranks: Ranks = ALONE,
     ):
         self.recipe, self.source, self.inner, self.learned = recipe, source, inner, learned
-        self.progress = Progress()
+        self.ranks = ranks
+        self.progress = Progress(ranks=ranks.size)
         extra, rate = (
             (learned.parameters, learned.weighting.learning_rate) if learned else ({}, 0.0)
         )
@@ -97,12 +106,15 @@ class MetaTrainer:
         self.loop = OuterLoop(
             self.optimizer,
             inner,
-            self._objective,
+            partial(self._objective, ranks),
             on_nan=recipe.on_nan,
             allow_unused=recipe.allow_unused,
             where="meta-training",
+            ranks=ranks,
+            whole=partial(self._objective, ALONE),
         )
-        targets = range(recipe.meta_train.validation_targets)
+        share = ranks.share(recipe.meta_train.validation_targets)
+        targets = range(recipe.meta_train.validation_targets)[share.rows]
         self._validation = [
             source.batch("val", targets[start : start + _EVALUATION_BATCH])
             for start in range(0, len(targets), _EVALUATION_BATCH)
@@ -110,6 +122,8 @@ class MetaTrainer:
 
     def restore(self, progress: Progress, optimizer: dict[str, Tensor]) -> None:
         self.progress = progress
+        if progress.ranks != self.ranks.size:
+            progress.ranks = 0
         self.optimizer.restore(optimizer)
         self.loop.step, self.loop.skipped = progress.step, progress.skipped
 
@@ -131,21 +145,44 @@ class MetaTrainer:
             self._validate(report)
             checkpoint()
 
-    def _objective(self, step: int, params: Params, extra: Params) -> StepLoss:
-        tasks = self.source.batch("train", task_ids(self.recipe, step))
+    def _objective(self, ranks: Ranks, step: int, params: Params, extra: Params) -> StepLoss:
+        """This rank's part; noise is drawn for all tasks, as one process draws it."""
+        ids = task_ids(self.recipe, step)
+        share = ranks.share(len(ids))
+        tasks = self.source.batch("train", ids[share.rows])
         noise = self.inner.draw_noise(
-            seeding.generator(self.recipe.seed, "metatrain/noise", step), len(tasks)
+            seeding.generator(self.recipe.seed, "metatrain/noise", step), len(ids)
         )
+        noise = noise_of(noise, share.rows)
         per_task = self.inner.losses(params, tasks, training=True, noise=noise)
         parts = (TaskLosses(per_task, tasks, noise),)
+        own = per_task[: share.count]
         if self.learned is None:
-            return StepLoss(per_task.mean(), parts)
-        value = self.learned.weighting.combine(extra, per_task, tasks.task_ids, self.learned.state)
-        return StepLoss(value, parts)
+            return StepLoss(ranks.mean(own, len(ids)), parts)
+        return StepLoss(self._weighted(ranks, own, ids, extra), parts)
+
+    def _weighted(self, ranks: Ranks, own: Tensor, ids: np.ndarray, extra: Params) -> Tensor:
+        """The learned weighting's objective of all losses, which may be any function of them.
+
+        Every rank computes it whole, so that its value, and its gradient in the weighting's own
+        parameters, count on rank 0 alone.
+        """
+        assert self.learned is not None
+        if not ranks.first:
+            extra = {name: value.detach() for name, value in extra.items()}
+        losses = ranks.whole(own, len(ids))
+        every = torch.as_tensor(ids, device=losses.device)
+        value = self.learned.weighting.combine(extra, losses, every, self.learned.state)
+        return value if ranks.first else value - value.detach()
 
     def _validate(self, report: Callable[[int, dict[str, float]], None]) -> None:
         params = {name: value.detach() for name, value in self.optimizer.params.items()}
-        score = evaluate(self.inner, params, self._validation)
+        self.ranks.agree(
+            lambda: {"theta": digest(params)}, f"meta-training, step {self.progress.step}"
+        )
+        count = self.recipe.meta_train.validation_targets
+        own = evaluate(self.inner, params, self._validation)[: self.ranks.share(count).count]
+        score = self.ranks.whole(own, count)
         self._require_finite(score, params)
         metrics = {"validation": float(score.mean())}
         if self.loop.last is not None and bool(torch.isfinite(self.loop.last.value)):
@@ -165,8 +202,7 @@ class MetaTrainer:
         if bool(torch.isfinite(score).all()):
             return
         bad = int((~torch.isfinite(score)).nonzero()[0])
-        batch = self._validation[bad // _EVALUATION_BATCH]
-        place = self.inner.diagnose(params, batch[[bad % _EVALUATION_BATCH]])
+        place = self.inner.diagnose(params, self.source.batch("val", [bad]))
         raise NumericError(
             f"meta-training, validation at step {self.progress.step}: the score of task {bad} is "
             f"not finite{f' ({place})' if place else ''}; lower inner.lr or the outer lr"

@@ -16,6 +16,7 @@ from metaforge.contracts import InnerAlgorithm, Params
 from metaforge.diagnosis import TaskLosses, why_not_finite
 from metaforge.errors import NumericError, PluginError
 from metaforge.optimizers import OuterOptimizer
+from metaforge.ranks import ALONE, Ranks
 
 #: Steps between reads of the device-side NaN flag where a read would stall the device.
 CHECK_EVERY = 25
@@ -23,7 +24,10 @@ CHECK_EVERY = 25
 
 @dataclass(frozen=True)
 class StepLoss:
-    """The objective of one step, a scalar, and the losses of tasks that it is made of."""
+    """The objective of one step, a scalar, and the losses of tasks that it is made of.
+
+    Where ranks share a step, one rank's part of them: the objective is the sum of the parts.
+    """
 
     value: Tensor
     parts: tuple[TaskLosses, ...]
@@ -41,6 +45,9 @@ class OuterLoop:
     last good state are then replayed one by one, so that the message can name the task,
     the inner step and the tensor (``metaforge.diagnosis``). ``on_nan="skip"`` leaves out the
     bad step and counts it.
+
+    Where ``ranks`` share a step, every one of them checks and takes the step of the summed
+    gradients; ``whole`` is the objective of all tasks on one rank, which a diagnosis looks at.
     """
 
     def __init__(
@@ -53,9 +60,12 @@ class OuterLoop:
         allow_unused: bool = False,
         where: str = "",
         check_every: int | None = None,
+        ranks: Ranks = ALONE,
+        whole: Objective | None = None,
     ):
         self.optimizer, self.inner, self.objective = optimizer, inner, objective
         self.on_nan, self.allow_unused, self.where = on_nan, allow_unused, where
+        self.ranks, self.whole = ranks, whole
         self.step = 0
         self.skipped = 0
         self.last: StepLoss | None = None
@@ -98,10 +108,10 @@ class OuterLoop:
         except BaseException as error:
             error.add_note(f"{self.where}, step {step}")
             raise
-        penalty = self.inner.penalty(params)
+        penalty = self.inner.penalty(params) if self.ranks.first else None
         value = loss.value if penalty is None else loss.value + penalty
-        self.last = StepLoss(value.detach(), tuple(part.detached() for part in loss.parts))
-        gradients = self._gradients(value)
+        total, gradients = self._gradients(value)
+        self.last = StepLoss(total, tuple(part.detached() for part in loss.parts))
         finite = torch.isfinite(
             torch.stack([self.last.value, *torch._foreach_norm(gradients)]).sum()
         )
@@ -111,7 +121,8 @@ class OuterLoop:
             self.optimizer.step(gradients)
         return finite
 
-    def _gradients(self, value: Tensor) -> list[Tensor]:
+    def _gradients(self, value: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """The objective and its gradients, summed over ranks."""
         leaves = {
             **self.optimizer.params,
             **{f"weighting.{name}": tensor for name, tensor in self.optimizer.extra.items()},
@@ -119,13 +130,18 @@ class OuterLoop:
         if not value.requires_grad:
             raise PluginError(self._cut_graph(list(leaves)))
         found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
-        if not self._checked_gradients:
-            self._check_gradients(dict(zip(leaves, found, strict=True)))
-            self._checked_gradients = True
-        return [
+        own = [
             torch.zeros_like(leaf) if gradient is None else gradient
             for leaf, gradient in zip(leaves.values(), found, strict=True)
         ]
+        total, *gradients = self.ranks.total([value.detach(), *own])
+        if not self._checked_gradients:
+            reached = torch.tensor([float(gradient is not None) for gradient in found])
+            (reached,) = self.ranks.total([reached])
+            everywhere = zip(leaves, gradients, reached.tolist(), strict=True)
+            self._check_gradients({name: g if hit else None for name, g, hit in everywhere})
+            self._checked_gradients = True
+        return total, gradients
 
     def _check_gradients(self, found: dict[str, Tensor | None]) -> None:
         """After the first step: theta must be reached, by every tensor unless allowed."""
@@ -155,7 +171,10 @@ class OuterLoop:
             return
         params = self.optimizer.params
         named = dict(zip([*params, *self.optimizer.extra], gradients, strict=True))
-        reason = why_not_finite(self.inner, params, self.last.value, self.last.parts, named)
+        parts = self.last.parts
+        if self.whole is not None and self.ranks.size > 1:
+            parts = self.whole(step, params, self.optimizer.extra).parts
+        reason = why_not_finite(self.inner, params, self.last.value, parts, named)
         raise NumericError(f"{self.where}, step {step}: {reason}")
 
     def _device(self) -> torch.device:

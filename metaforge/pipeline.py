@@ -12,7 +12,7 @@ import statistics
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,14 @@ from metaforge.errors import (
     MetaforgeError,
     PluginError,
     Problem,
+    RankLost,
     RecipeError,
     one_line,
 )
 from metaforge.evaluation import Evaluator
 from metaforge.metatrain import WarmStart
+from metaforge.onlooker import Onlooker
+from metaforge.ranks import ALONE, Ranks
 from metaforge.recipe import ResolvedRecipe, load
 from metaforge.recipe.overrides import Change, as_texts, parse_all
 from metaforge.recipe.remarks import remarks
@@ -47,14 +50,22 @@ from metaforge.workers import WorkerLost
 _WORKERS = ("evaluate", "workers")
 
 
-def run(resolved: ResolvedRecipe, *, quiet: bool = False) -> dict[str, Any]:
-    """Run a recipe in a new folder; what ``results.json`` holds, plus ``run_dir``."""
-    environment.pick_device(resolved.recipe.device)  # refused before there is a folder
-    return _Run(resolved, RunDir.create(resolved), quiet).execute()
+def run(resolved: ResolvedRecipe, *, quiet: bool = False, ranks: Ranks = ALONE) -> dict[str, Any]:
+    """Run a recipe in a new folder; what ``results.json`` holds, plus ``run_dir``.
+
+    Each of several ``ranks`` calls it, and gets the same.
+    """
+    ranks.device(resolved.recipe.device)  # refused before there is a folder
+    path = ranks.from_first(lambda: RunDir.create(resolved).path)
+    return _Run(resolved, path, quiet, ranks).execute()
 
 
 def resume(
-    path: Path, changes: Change | Iterable[Change] = (), *, quiet: bool = False
+    path: Path,
+    changes: Change | Iterable[Change] = (),
+    *,
+    quiet: bool = False,
+    ranks: Ranks = ALONE,
 ) -> dict[str, Any]:
     """Go on with a run that was stopped; same bits as if it had not been.
 
@@ -69,7 +80,8 @@ def resume(
         if missing := environment.missing(folder.path):
             raise PluginError("\n".join([str(error), *missing])) from error
         raise
-    return _Run(resolved.with_values(values), folder, quiet, resumed=True).execute()
+    resolved = resolved.with_values(values)
+    return _Run(resolved, folder.path, quiet, ranks, resumed=True).execute()
 
 
 def _harmless(changes: Change | Iterable[Change], path: Path) -> dict[str, Any]:
@@ -93,41 +105,57 @@ def _harmless(changes: Change | Iterable[Change], path: Path) -> dict[str, Any]:
 
 class _Run:
     def __init__(
-        self, resolved: ResolvedRecipe, folder: RunDir, quiet: bool, *, resumed: bool = False
+        self,
+        resolved: ResolvedRecipe,
+        path: Path,
+        quiet: bool,
+        ranks: Ranks,
+        *,
+        resumed: bool = False,
     ):
-        self.resolved, self.recipe, self.folder = resolved, resolved.recipe, folder
+        self.resolved, self.recipe, self.ranks = resolved, resolved.recipe, ranks
+        self.folder = RunDir(path) if ranks.first else Onlooker(path)
         self.resumed = resumed
-        self.console = Console(quiet, folder.log)
+        self.console = Console(quiet or not ranks.first, self.folder.log)
         self.stage = "prepare"
         self.trackers: list[Any] = []
         self.failed_observers: set[str] = set()
         self.notes: list[str] = []
 
     def execute(self) -> dict[str, Any]:
-        go_on = f"metaforge run --resume {self.folder.path}"
-        with self.folder.locked(), _terminable(), stages.threads_put_back():
+        # several ranks heed signals from their start to their end
+        terminable = _terminable() if self.ranks.size == 1 else nullcontext()
+        with self.folder.locked(), terminable, stages.threads_put_back():
             if self.resumed:
-                self.folder.log(f"resumed by process {os.getpid()}")
+                ranks = f", {self.ranks.size} ranks" if self.ranks.size > 1 else ""
+                self.folder.log(f"resumed by process {os.getpid()}{ranks}")
             try:
                 found = self._stages()
-            except KeyboardInterrupt:
-                self._ended("interrupted", "by the user")
-                raise Interrupted(f"stopped during {self.stage}; go on with: {go_on}") from None
-            except (Exception, SystemExit) as error:
-                shown = told(error)
-                self._ended("failed", str(shown) or type(shown).__name__)
-                if isinstance(shown, WorkerLost):
-                    shown.args = (f"{shown}; go on with fewer: {go_on} evaluate.workers=1",)
+            except (Exception, SystemExit, KeyboardInterrupt) as error:
+                shown = self._ended(self.ranks.verdict(told(error)))
                 if shown is error:
                     raise
-                raise shown from error
+                raise shown from (None if isinstance(shown, Interrupted) else error)
             return {**found, "run_dir": str(self.folder.path)}
 
-    def _ended(self, state: str, why: str) -> None:
-        """Say so in the folder; where it cannot be written, that is why the run ended."""
+    def _ended(self, shown: BaseException) -> BaseException:
+        """Say so in the folder; where it cannot be written, that is why the run ended. The
+        error, with how the run goes on."""
+        go_on = f"metaforge run --resume {self.folder.path}"
+        stopped = getattr(shown, "exit_code", None) == Interrupted.exit_code
+        state, why = "failed", str(shown) or type(shown).__name__
+        if stopped:
+            state, why = "interrupted", "by the user"
         with suppress(DataError):
             self._status(state, error=why)
             self.folder.log(f"{state} during {self.stage}: {why}")
+        if isinstance(shown, Interrupted):
+            return Interrupted(f"{shown} during {self.stage}; go on with: {go_on}")
+        if isinstance(shown, WorkerLost):
+            shown.args = (f"{shown}; go on with fewer: {go_on} evaluate.workers=1",)
+        if isinstance(shown, RankLost):
+            shown.args = (f"{shown}; go on with: {go_on}",)
+        return shown
 
     def _status(self, state: str, **more: str) -> None:
         """A run that is resumed stays what it was, finished perhaps, until it really goes on."""
@@ -149,12 +177,16 @@ class _Run:
         self._enter("evaluate")
         records = self._evaluate(parts, start, facts)
         self._enter("results")
-        found = self._results(parts, facts, records, time.perf_counter() - started)
-        self._observe("run_finished", run_dir=self.folder.path, results=found)
-        self.folder.status("done", "results")
-        for line in render_lines({**found, "notes": []}, self.folder.path):  # they stand above
-            self.folder.log(line)
-        return found
+
+        def finish() -> dict[str, Any]:
+            found = self._results(parts, facts, records, time.perf_counter() - started)
+            self._observe("run_finished", run_dir=self.folder.path, results=found)
+            self.folder.status("done", "results")
+            for line in render_lines({**found, "notes": []}, self.folder.path):  # they stand above
+                self.folder.log(line)
+            return found
+
+        return self.ranks.from_first(finish)
 
     def _enter(self, stage: str) -> None:
         self.stage = stage
@@ -162,18 +194,20 @@ class _Run:
 
     def _prepare(self) -> stages.Parts:
         base = Context(base_dir=self.resolved.base_dir, report=self.console.line)
-        context = stages.context_for(self.recipe, base)
-        self.trackers = [create("tracker", choice, context) for choice in self.recipe.trackers]
-        env, path = environment.describe(self.recipe, context), self.folder.path / "env.json"
-        if path.exists():
-            environment.refuse_other_code(read_json(path, run_files.Env), env, self.folder.path)
-        else:
-            write_json(path, env)
-        parts = stages.Parts.build(self.recipe, context)
+        context = stages.context_for(self.recipe, base, self.ranks)
+        env = environment.describe(self.recipe, context, self.ranks.size)
+        if self.ranks.first:
+            self.trackers = [create("tracker", choice, context) for choice in self.recipe.trackers]
+            self._refuse_other_code(env)
+        with self.ranks.leader_first():
+            parts = stages.Parts.build(self.recipe, context, self.ranks)
         if self.recipe.select is None:
             parts.require_memory()
         selection.check(self.resolved, parts)
         self.folder.refuse_other_data(parts.source.fingerprint)
+        same = {name: env[name] for name in ("metaforge", "engine_digest", "device", "threads")}
+        same |= {"torch": env["packages"]["torch"], "data": parts.source.fingerprint}
+        self.ranks.agree(lambda: same, "prepare")
         facts = {"run": str(self.folder.path), **stages.header(self.recipe, parts)}
         facts["set"] = ", ".join(f"{key} {value}" for key, value in self.resolved.changes.items())
         self.console.header(facts)
@@ -187,6 +221,14 @@ class _Run:
         self._observe("run_started", run_dir=self.folder.path, recipe=self.recipe)
         return parts
 
+    def _refuse_other_code(self, env: dict[str, Any]) -> None:
+        """Note what the run began with; ``PluginError`` if it resumes with other code."""
+        path = self.folder.path / "env.json"
+        if path.exists():
+            environment.refuse_other_code(read_json(path, run_files.Env), env, self.folder.path)
+        else:
+            write_json(path, env)
+
     def _evaluate(
         self, parts: stages.Parts, start: WarmStart, facts: BankFacts
     ) -> list[dict[str, Any]]:
@@ -197,7 +239,7 @@ class _Run:
         # What is conditioned at once is done again at once: the bits are those of the batch.
         records.truncate(done - done % parts.batch if done < len(targets) else done)
         timings.truncate(len(records.records))
-        done = len(records.records)
+        done = self.ranks.from_first(lambda: len(records.records))
         scores = parts.score(settings.split, targets) if done < len(targets) else None
         evaluator = Evaluator(
             parts.recipe,
@@ -209,6 +251,7 @@ class _Run:
             settings.split,
             parts.workers,
             parts.batch,
+            self.ranks,
         )
         with self.console.stage("targets", len(targets), done) as advance:
             for evaluated in evaluator.run(targets, done):
@@ -259,11 +302,13 @@ class _Run:
         return found
 
     def _observe(self, event: str, **facts: Any) -> None:
-        """Tell trackers of the recipe, then observer hooks of plugins.
+        """Tell trackers of the recipe, then observer hooks of plugins, on the first rank.
 
         One that fails is told to the user and hears no more of this run: what only watches
         may not cost a result.
         """
+        if not self.ranks.first:
+            return
         trackers = [
             (f"tracker {choice.use!r}", getattr(tracker, event))
             for choice, tracker in zip(self.recipe.trackers, self.trackers, strict=True)

@@ -44,6 +44,7 @@ class Env(Shape):
     engine_digest: str
     packages: dict[str, str | None]
     components: dict[str, Identity]
+    ranks: int = 1
 
 
 class Data(Shape):
@@ -131,6 +132,7 @@ class TrainingState(Shape):
     best_score: float | None
     curve: list[dict[str, float]]
     skipped: int
+    ranks: int = 1
 
 
 class Figure(Shape):

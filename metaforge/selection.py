@@ -76,8 +76,9 @@ def select(
     lines = folder.lines("select.jsonl")
     bench = _Bench(resolved, parts, start, trials, console)
     candidates = [Candidate(options) for options in trials.combinations]
-    done = sum(len(record["scores"]) for record in lines.records)
-    earlier = iter(list(lines.records))
+    before = parts.ranks.from_first(lambda: list(lines.records))
+    done = sum(len(record["scores"]) for record in before)
+    earlier = iter(before)
     remaining = candidates
     with console.stage("select", trials.conditionings, done) as advance:
         for number, rung in enumerate(trials.rungs, start=1):
@@ -96,7 +97,8 @@ def select(
     if bench.cached:
         console.line(f"select: {bench.cached} conditionings from the cache")
     found = table(candidates, ranking, trials)
-    write_json(folder.path / "select.json", found)
+    if parts.ranks.first:
+        write_json(folder.path / "select.json", found)
     chosen = ", ".join(f"{key}={value}" for key, value in found["chosen"].items())
     console.line(f"select: {chosen} (validation {found['score']:.4f}, {found['targets']} targets)")
     return resolved.with_values(found["chosen"]).recipe
@@ -121,7 +123,7 @@ class _Bench:
         #: Conditionings that other runs had done.
         self.cached = 0
         self._recalled: dict[str, TargetScores | None] = {}
-        self._keeps = True
+        self._keeps = parts.ranks.first
         assert parts.recipe.select is not None
         # Phase 1 validated on the first tasks of the split; selection takes the next ones.
         self._first = parts.recipe.meta_train.validation_targets
@@ -142,7 +144,7 @@ class _Bench:
         self.parts = self.parts.with_recipe(self._recipe(candidate.options))
         key = f"{self.parts.conditioning_key()}-{len(self._targets)}"
         path = self.parts.context.cache_dir / "select" / f"{key}.json"
-        known = self._known(path)
+        known = self.parts.ranks.from_first(lambda: self._known(path))
         have = len(candidate.scores)
         self.cached += max(0, min(len(known), targets) - have)
         if len(known) >= targets:
@@ -192,11 +194,16 @@ class _Bench:
             "val",
             parts.workers,
             parts.batch,
+            parts.ranks,
         )
         columns = [evaluator.record_at.index(step) for step in self.trials.steps]
-        found = evaluator.run(self._targets[: positions.stop], positions.start)
-        curves = (evaluated.record["curves"]["conditional"] for evaluated in found)
-        return [[curve[column] for column in columns] for curve in curves]
+
+        def rows() -> Scores:
+            found = evaluator.run(self._targets[: positions.stop], positions.start)
+            curves = (evaluated.record["curves"]["conditional"] for evaluated in found)
+            return [[curve[column] for column in columns] for curve in curves]
+
+        return parts.ranks.from_first(rows, meanwhile=rows)
 
     def _recall(self) -> TargetScores | None:
         """What every validation target recalls; a kernel is fitted once, whatever its rungs."""

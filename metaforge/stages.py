@@ -22,6 +22,7 @@ from metaforge.contracts import InnerAlgorithm, Params, TaskKernel, TaskWeightin
 from metaforge.creation import create, refuse_tasks
 from metaforge.metatrain import LearnedWeighting, WarmStart
 from metaforge.phi import DataPhi, LearnedPhi, refuse_unready
+from metaforge.ranks import ALONE, Ranks
 from metaforge.recipe.schema import Recipe
 from metaforge.recipe.trials import Trials
 from metaforge.tasks import TaskSource
@@ -46,9 +47,11 @@ class Parts:
     weighting: TaskWeighting
     #: Phase 1's result, once there is one: what a kernel of ``phi: theta_hat`` looks through.
     theta_hat: Params | None = None
+    #: The processes that share the run.
+    ranks: Ranks = ALONE
 
     @classmethod
-    def build(cls, recipe: Recipe, context: Context) -> Parts:
+    def build(cls, recipe: Recipe, context: Context, ranks: Ranks = ALONE) -> Parts:
         """Every part, the quick ones first. Raises ``PluginError`` for a component that is not
         what its contract says, ``RecipeError`` where one cannot serve the data's tasks."""
         inner = create("inner_algorithm", recipe.inner, context)
@@ -63,7 +66,7 @@ class Parts:
         refuse_tasks(recipe, source.shape.kind, inner=inner, kernel=kernel, weighting=weighting)
         theta = inner.init(source.shape, seeding.generator(recipe.seed, "init"))
         refuse_unready(kernel, weighting, inner, theta, source.shape)
-        return cls(recipe, context, source, inner, theta, kernel, weighting)
+        return cls(recipe, context, source, inner, theta, kernel, weighting, ranks=ranks)
 
     def with_recipe(self, recipe: Recipe) -> Parts:
         """The same data and inner algorithm under other kernel, weighting or conditioning.
@@ -91,7 +94,7 @@ class Parts:
 
     @cached_property
     def workers(self) -> int:
-        return workers.count(self.recipe, self.context.device)
+        return workers.count(self.recipe, self.context.device, self.ranks.size)
 
     @cached_property
     def batch(self) -> int:
@@ -139,9 +142,15 @@ class Parts:
         return BankFacts(self.recipe.bank.size, groups, learned, uncertainty)
 
     def score(self, split: str, target_ids: range) -> scoring.TargetScores | None:
-        """Phase 2 for some targets; None where the weighting has no ranking."""
+        """Phase 2 for some targets; None where the weighting has no ranking.
+
+        Rank 0 alone holds the matrix and solves; what is kept of each target it sends.
+        """
         if not self.weighting.target_specific:
             return None
+        return self.ranks.from_first(lambda: self._score(split, target_ids))
+
+    def _score(self, split: str, target_ids: range) -> scoring.TargetScores:
         settings, size = self.recipe.condition, self.recipe.bank.size
         scorer = scoring.Scorer(self.weighting, self.weighting_state, self.gram, size)
         return scorer.score(self.source, split, target_ids, settings.top_m, settings.negative)
@@ -156,6 +165,8 @@ class Parts:
             "optional": environment.optional_versions(),
             "threads": torch.get_num_threads(),
             "device": self.context.device,
+            # the last bits of a sum over ranks depend on how many they are
+            **({"ranks": self.ranks.size} if self.ranks.size > 1 else {}),
             "fingerprint": self.source.fingerprint,
             "implementation": self.inner.describe(),
             **_said(
@@ -185,9 +196,10 @@ def _digest(inputs: Mapping[str, Any]) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def context_for(recipe: Recipe, base: Context) -> Context:
+def context_for(recipe: Recipe, base: Context, ranks: Ranks = ALONE) -> Context:
     """The recipe's seed, device and precision over a base context."""
-    device = environment.prepare(recipe.threads, recipe.device)
+    environment.prepare(recipe.threads)
+    device = ranks.device(recipe.device)
     return replace(base, seed=recipe.seed, device=device, dtype=recipe.precision)
 
 
@@ -219,10 +231,16 @@ def header(recipe: Recipe, parts: Parts) -> dict[str, str]:
         "evaluate": f"{recipe.evaluate.runs} x {recipe.evaluate.targets} targets of "
         f"{recipe.evaluate.split}, controls: {', '.join(recipe.evaluate.controls) or 'none'}",
         "device": f"{parts.context.device}, {recipe.precision}, "
-        f"threads {torch.get_num_threads()}, workers {parts.workers}, "
+        f"threads {torch.get_num_threads()}, {_processes(parts)}, "
         f"{target_batch.told(recipe, parts.inner, parts.context.device, parts.batch)}, "
         f"seed {recipe.seed}",
     }
+
+
+def _processes(parts: Parts) -> str:
+    if parts.ranks.size == 1:
+        return f"workers {parts.workers}"
+    return f"{parts.ranks.size} ranks (they share the targets: workers {parts.workers} each)"
 
 
 def is_transductive(parts: Parts) -> bool:

@@ -30,29 +30,50 @@ def warm_start(parts: Parts, folder: RunDir, console: Console, observe: Observe)
     """
     own = folder.artifacts / "theta_hat.safetensors"
     cached = parts.context.cache_dir / "metatrain" / f"{parts.metatrain_key()}.safetensors"
-    if own.exists():
-        tensors, _ = load_tensors(own)
-    elif os.path.isfile(cached):
-        tensors, meta = load_tensors(cached, MetaTrained)
-        save_tensors(own, tensors, meta)
-        console.line(
-            f"meta-train: from the cache ({meta['steps']} steps, best validation "
-            f"{meta['best_score']:.4f} at step {meta['best_step']})"
-        )
-    else:
-        tensors, meta = _train(parts, folder, console, observe)
-        save_tensors(own, tensors, meta)
-        keep(cached, tensor_bytes(tensors, meta), console.line)
+    tensors = parts.ranks.from_first(lambda: _earlier(own, cached, console))
+    if tensors is None:
+        progress = _train(parts, folder, console, observe)
+        tensors = progress.best
+        if parts.ranks.first:
+            _keep(progress, own, cached, console)
     return WarmStart.of({name: value.to(parts.context.device) for name, value in tensors.items()})
 
 
-def _train(
-    parts: Parts, folder: RunDir, console: Console, observe: Observe
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    trainer = MetaTrainer(parts.recipe, parts.source, parts.inner, parts.theta, parts.learned)
+def _earlier(own: Path, cached: Path, console: Console) -> dict[str, Tensor] | None:
+    """What was trained before, by this run or another."""
+    if own.exists():
+        return load_tensors(own)[0]
+    if not os.path.isfile(cached):
+        return None
+    tensors, meta = load_tensors(cached, MetaTrained)
+    save_tensors(own, tensors, meta)
+    console.line(
+        f"meta-train: from the cache ({meta['steps']} steps, best validation "
+        f"{meta['best_score']:.4f} at step {meta['best_step']})"
+    )
+    return tensors
+
+
+def _keep(progress: Progress, own: Path, cached: Path, console: Console) -> None:
+    """In the run's folder, and in the cache where it is what a whole run would give."""
+    meta = {
+        "steps": progress.step,
+        "best_step": progress.best_step,
+        "best_score": progress.best_score,
+        "skipped": progress.skipped,
+    }
+    save_tensors(own, progress.best, meta)
+    if progress.ranks:
+        keep(cached, tensor_bytes(progress.best, meta), console.line)
+
+
+def _train(parts: Parts, folder: RunDir, console: Console, observe: Observe) -> Progress:
+    trainer = MetaTrainer(
+        parts.recipe, parts.source, parts.inner, parts.theta, parts.learned, parts.ranks
+    )
     checkpoint = folder.artifacts / "checkpoint.safetensors"
-    if checkpoint.exists():
-        _restore(trainer, checkpoint)
+    if saved := parts.ranks.from_first(lambda: _saved(checkpoint)):
+        _restore(trainer, *saved)
     metrics = folder.lines("metrics.jsonl")
     metrics.truncate(len(trainer.progress.curve))
     total = parts.recipe.meta_train.steps
@@ -66,7 +87,7 @@ def _train(
             advance(step - shown, f"validation {found['validation']:.4f}")
             shown = step
 
-        trainer.run(lambda: _save(trainer, checkpoint), report)
+        trainer.run(lambda: _save(trainer, checkpoint) if parts.ranks.first else None, report)
     progress = trainer.progress
     if progress.skipped == total > 0:
         raise NumericError(
@@ -78,13 +99,7 @@ def _train(
     )
     if stuck := softmax_hint(parts, progress):
         console.line(stuck)
-    meta = {
-        "steps": total,
-        "best_step": progress.best_step,
-        "best_score": progress.best_score,
-        "skipped": progress.skipped,
-    }
-    return progress.best, meta
+    return progress
 
 
 def softmax_hint(parts: Parts, progress: Progress) -> str | None:
@@ -116,8 +131,11 @@ def _save(trainer: MetaTrainer, path: Path) -> None:
     )
 
 
-def _restore(trainer: MetaTrainer, path: Path) -> None:
-    tensors, progress = load_tensors(path, TrainingState)
+def _saved(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    return load_tensors(path, TrainingState) if path.exists() else None
+
+
+def _restore(trainer: MetaTrainer, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
     trainer.restore(Progress(**progress, best=_under(tensors, "best/")), _under(tensors, "now/"))
 
 

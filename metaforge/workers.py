@@ -34,11 +34,11 @@ class WorkerLost(MetaforgeError):
 _MOST = 8
 
 
-def count(recipe: Recipe, device: str) -> int:
-    """How many processes share the targets; ``RecipeError`` where several were asked for
-    and cannot be had."""
+def count(recipe: Recipe, device: str, ranks: int = 1) -> int:
+    """How many processes share the targets (of each of several ranks, one); ``RecipeError``
+    where several were asked for and cannot be had."""
     asked = recipe.evaluate.workers
-    obstacle = _obstacle(recipe, device)
+    obstacle = f"{ranks} ranks share the targets" if ranks > 1 else _obstacle(recipe, device)
     if asked is None:
         return 1 if obstacle else min(_MOST, cores())
     if asked > 1 and obstacle:
@@ -137,10 +137,10 @@ def _work(
         except BrokenPipeError:
             raise
         except (Exception, SystemExit) as error:
-            send.send((False, _portable(told(error))))
+            send.send((False, portable(told(error))))
 
 
-def _portable(error: BaseException) -> BaseException:
+def portable(error: BaseException) -> BaseException:
     """The error itself, or one that says the same where it cannot be sent."""
     try:
         pickle.loads(pickle.dumps(error))

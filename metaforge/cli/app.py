@@ -11,6 +11,7 @@ import click
 
 from metaforge import __version__, discovery
 from metaforge.errors import PluginError
+from metaforge.place import idle
 from metaforge.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -136,5 +137,9 @@ def _configure(ctx: click.Context, **given: Any) -> None:
     help="Load a plugin from a Python file. Repeatable.",
 )
 @click.version_option(__version__, prog_name="metaforge")
-def app() -> None:
+@click.pass_context
+def app(ctx: click.Context) -> None:
     """Conditional meta-learning: any inner algorithm, any task weighting, any task kernel."""
+    verb = ctx.invoked_subcommand
+    if verb in VERBS and verb != "run" and idle():
+        ctx.exit()  # of processes that torchrun started, the first does it

@@ -11,7 +11,7 @@ import click
 
 from metaforge.cli import output
 from metaforge.cli.app import app
-from metaforge.errors import Interrupted, MetaforgeError, RecipeError
+from metaforge.errors import Followed, Interrupted, MetaforgeError, RecipeError
 
 
 def call(arguments: Sequence[str] | None) -> int:
@@ -29,6 +29,8 @@ def _verb(arguments: Sequence[str] | None) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except output.ReaderLeft as error:  # of our output, as `| head` does
+        return error.exit_code
+    except Followed as error:  # another process tells of it
         return error.exit_code
     except MetaforgeError as error:
         _show(error)

@@ -19,14 +19,15 @@ def command(recipe: str, overrides: tuple[str, ...], quiet: bool) -> None:
     loaded = load(recipe, overrides)
     from metaforge.components import Context
     from metaforge.console import Console
-    from metaforge.environment import prepare
+    from metaforge.environment import pick_device, prepare
     from metaforge.pretraining import pretrain
 
     console = Console(quiet=quiet)
+    prepare(loaded.recipe.threads)
     context = Context(
         seed=loaded.recipe.seed,
         base_dir=loaded.base_dir,
-        device=prepare(loaded.recipe.threads, loaded.recipe.device),
+        device=pick_device(loaded.recipe.device),
         report=console.line,
     )
     card = pretrain(loaded.recipe, context)

@@ -24,23 +24,34 @@ def command(words: tuple[str, ...], resume: Path | None, quiet: bool, as_json: b
     KEY=VALUE changes one option, such as condition.steps=100 or kernel.use=laplace. A run that
     is resumed may change evaluate.workers, which changes no result. The results go to standard
     output, the progress to standard error.
+
+    Several processes share a run that torchrun starts: torchrun --nproc-per-node 4 -m metaforge
+    run RECIPE. Such a run may be resumed by any number of them.
     """
     if resume and words and "=" not in words[0]:
         raise click.UsageError("--resume reads the recipe from the run: give no other")
     if not resume and (not words or "=" in words[0]):
         raise click.UsageError("say which recipe first, such as: metaforge run sp_maml seed=1")
+    from metaforge.cli import torchrun
     from metaforge.cli.text import note_failed_plugins
+    from metaforge.place import idle, place
     from metaforge.recipe import load
 
-    resolved = None if resume else load(words[0], words[1:])
-    note_failed_plugins()
-    from metaforge import pipeline
-
+    here = place()
+    with torchrun.told_by_one(here):
+        resolved = None if resume else load(words[0], words[1:])
+    if not idle():
+        note_failed_plugins()
     quiet = quiet or as_json
-    if resolved is not None:
-        results = pipeline.run(resolved, quiet=quiet)
-    elif resume is not None:
-        results = pipeline.resume(resume, words, quiet=quiet)
+    with torchrun.ranks(here) as ranks:
+        from metaforge import pipeline
+
+        if resolved is not None:
+            results = pipeline.run(resolved, quiet=quiet, ranks=ranks)
+        elif resume is not None:
+            results = pipeline.resume(resume, words, quiet=quiet, ranks=ranks)
+    if not ranks.first:
+        return
     if as_json:
         click.echo(json.dumps(results, indent=2))
     elif not quiet:

@@ -72,6 +72,8 @@ class EarlierRuns:
         if (path / "env.json").exists():
             try:
                 before = read_json(path / "env.json", run_files.Env)
+                if before.get("ranks", 1) != env["ranks"]:
+                    return f"{before['ranks']} ranks made it, whose last bits are their own"
                 environment.refuse_other_code(before, env, path)
             except PluginError:
                 return "other code, threads or device made it"
