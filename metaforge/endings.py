@@ -50,12 +50,14 @@ class Endings:
         """This rank has done its part."""
         with suppress(RuntimeError):  # the store may have ended with the first rank
             self._mark("done")
+            self._leave()
 
     def verdict(self, error: BaseException) -> BaseException:
         """What this rank ends with; see ``Ranks.verdict``."""
         try:
             shown = self._shown(error)
             tells = not isinstance(shown, Followed) and self._store.add("told", 1) == 1
+            self._leave()
         except RuntimeError:  # the store ended with the first rank, which was its host
             shown = RankLost(self._gone([0]))
             tells = all(self._is_dead(rank) for rank in range(self._place.rank))
@@ -88,6 +90,15 @@ class Endings:
     def _named(self, ranks: list[int]) -> str:
         numbers = ", ".join(map(str, ranks))
         return f"rank{'s' * (len(ranks) > 1)} {numbers} of {self._place.size}"
+
+    def _leave(self) -> None:
+        """Rank 0, which may be the store's host, leaves it last."""
+        self._set(f"left/{self._place.rank}", True)
+        deadline = time.monotonic() + _PATIENCE
+        while self._place.rank == 0 and time.monotonic() < deadline:
+            if all(self._get(f"left/{rank}") or self._is_dead(rank) for rank in self._others):
+                return
+            time.sleep(0.02)
 
     def _marks(self) -> dict[int, dict[str, Any]]:
         """The others' marks: of all that live and answer in time, or as soon as one failed."""

@@ -33,7 +33,7 @@ Answer = TypeVar("Answer")
 #: Until all ranks have begun, and until all take part in a collective once one does.
 _GATHERING, _IN_STEP = timedelta(minutes=5), timedelta(minutes=30)
 #: Seconds between looks into the store: at first, at most, and for ranks that have ended.
-_SOON, _LATER, _ENDED = 0.002, 0.1, 0.5
+_SOON, _LATER, _ENDED = 0.002, 0.1, timedelta(seconds=0.5)
 #: Seconds that a rank has to end, once it is to.
 _ENDING = 20.0
 #: Bytes of one entry of the store, which takes 8 MiB at most.
@@ -59,7 +59,7 @@ class Group(Ranks):
             )
         except RuntimeError as error:
             raise RankLost(f"the ranks did not come together: {one_line(error)}") from error
-        self._groups: dict[str, dist.ProcessGroup | None] = {"cpu": None}
+        self._groups: dict[str, dist.ProcessGroup] = {}
         self._calls = 0
         self._judged = False
 
@@ -97,7 +97,10 @@ class Group(Ranks):
         for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
             mine = [i for i, tensor in enumerate(tensors) if tensor.dtype == dtype]
             flat = torch.cat([tensors[i].reshape(-1) for i in mine])
-            self._together(dist.all_reduce, flat, group=self._group(flat.device.type))
+            if flat.device.type == "cpu":
+                self._reduce(flat)
+            else:
+                self._together(dist.all_reduce, flat, group=self._group(flat.device.type))
             parts = flat.split([tensors[i].numel() for i in mine])
             for i, part in zip(mine, parts, strict=True):
                 found[i] = part.view(tensors[i].shape)
@@ -180,15 +183,12 @@ class Group(Ranks):
         faulthandler.dump_traceback_later(_ENDING, exit=True, file=open(os.devnull, "w"))  # noqa: SIM115
         for number in (signal.SIGINT, signal.SIGTERM):  # it ends already
             signal.signal(number, signal.SIG_IGN)
-        with suppress(RuntimeError, AssertionError, ValueError):
-            dist.destroy_process_group()  # so that those who wait in a collective learn of it
         return self._ends.verdict(told(error))
 
     def leave(self) -> None:
         """This rank has done its part."""
         self._ends.done()
-        with suppress(RuntimeError):
-            dist.destroy_process_group()
+        dist.destroy_process_group()
 
     def _gather(self) -> None:
         deadline = time.monotonic() + _GATHERING.total_seconds()
@@ -197,11 +197,26 @@ class Group(Ranks):
                 raise RankLost(f"rank {missing[0]} of {self.size} has not come in 5 minutes")
             time.sleep(_LATER)
 
-    def _group(self, kind: str) -> dist.ProcessGroup | None:
-        """The group for tensors on a kind of device; None for the default one."""
+    def _group(self, kind: str) -> dist.ProcessGroup:
+        """The group for tensors on a kind of device other than the CPU."""
         if kind not in self._groups:
             self._groups[kind] = dist.new_group(backend="nccl", timeout=_IN_STEP)
         return self._groups[kind]
+
+    def _reduce(self, tensor: Tensor) -> None:
+        """Sum it over ranks, in its place. Who waits looks up now and then: a rank that is
+        missed may have ended in a way that its connections do not tell."""
+        work = dist.all_reduce(tensor, async_op=True)
+        assert work is not None
+        while True:
+            try:
+                work.wait(_ENDED)
+                return
+            except RuntimeError as error:
+                if work.is_completed():
+                    raise RankLost(f"the ranks lost touch: {one_line(error)}") from error
+            if self._ends.ended():
+                raise RankLost("another rank has ended")
 
     def _together(self, collective: Callable[..., object], *arguments: Any, **more: Any) -> None:
         try:
@@ -232,13 +247,13 @@ class Group(Ranks):
 
     def _wait(self, key: str) -> None:
         """Until a key is there. ``RankLost`` where another rank ends before that."""
-        pause, look = _SOON, time.monotonic() + _ENDED
+        pause, look = _SOON, time.monotonic() + _ENDED.total_seconds()
         try:
             while not self._store.check([key]):
                 if time.monotonic() > look:
                     if self._ends.ended() and not self._store.check([key]):
                         raise RankLost("another rank has ended")
-                    look = time.monotonic() + _ENDED
+                    look = time.monotonic() + _ENDED.total_seconds()
                 time.sleep(pause)
                 pause = min(2 * pause, _LATER)
         except RuntimeError as error:
