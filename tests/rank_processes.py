@@ -1,4 +1,4 @@
-"""Several ranks of the command line as forked processes: torch is imported once, by the tests."""
+"""Several ranks of the command line as forked processes: what they need is imported once, here."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch._dynamo  # noqa: F401  (what the first optimiser imports)
+
+import metaforge.group
+import metaforge.pipeline  # noqa: F401
 from metaforge.cli import main
 
 _FORK = multiprocessing.get_context("fork")

@@ -1,0 +1,96 @@
+"""A run by 1, 2, ... ranks: seconds of its phases, each as a whole process group.
+
+``python -m benchmarks.scaling [--ranks 1 2 4] [--recipe sp_ls] [--write] [KEY=VALUE ...]`` prints
+the table, and with ``--write`` puts it into docs/scaling.md. On a machine that does other work its
+figures mean nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import harness
+from benchmarks.harness import Row
+
+PAGE = Path(__file__).parents[1] / "docs" / "scaling.md"
+_BEGIN, _END = "<!-- scaling: begin -->", "<!-- scaling: end -->"
+#: What a run's log says of a phase: how many, in how many seconds.
+_PHASE = re.compile(r"(meta-train|targets): (\d+) in ([\d.]+) s")
+_SMALL = ("meta_train.steps=200", "evaluate.targets=100", "evaluate.workers=1")
+
+
+def measure(ranks: int, recipe: str, changes: Sequence[str]) -> dict[str, float]:
+    """Seconds a step of phase 1 and a target, of one run with a cache of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+        run = ["-m", "metaforge", "run", "--quiet", recipe, *changes, f"output={folder}/runs"]
+        here = {**os.environ, "METAFORGE_CACHE": f"{folder}/cache", "OMP_NUM_THREADS": "1"}
+        subprocess.run([sys.executable, *launch, *run], check=True, env=here)
+        (path,) = Path(folder, "runs").iterdir()
+        assert json.loads((path / "env.json").read_text())["ranks"] == ranks
+        return read(path.joinpath("log.txt").read_text())
+
+
+def read(log: str) -> dict[str, float]:
+    """Seconds a step and a target, of a run's log."""
+    return {name: float(seconds) / int(n) for name, n, seconds in _PHASE.findall(log)}
+
+
+def rows() -> list[Row]:
+    """One round of 1 and 2 ranks on a small run."""
+    found = {ranks: measure(ranks, "sp_ls", _SMALL) for ranks in (1, 2)}
+    return [
+        Row(
+            phase, "1 rank", {f"{k} rank{'s' * (k > 1)}": (v[phase],) * 2 for k, v in found.items()}
+        )
+        for phase in found[1]
+    ]
+
+
+def table(found: dict[int, dict[str, float]], recipe: str, changes: Sequence[str]) -> str:
+    """Markdown: a line for each number of ranks, and what it was measured on."""
+    first = found[min(found)]
+    machine = ", ".join(f"{key} {value}" for key, value in harness.machine().items())
+    lines = [
+        "| ranks | ms a step | times as fast | ms a target | times as fast |",
+        "| ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for ranks, seconds in sorted(found.items()):
+        cells = [str(ranks)]
+        for phase in ("meta-train", "targets"):
+            cells += [f"{1e3 * seconds[phase]:.2f}", f"{first[phase] / seconds[phase]:.2f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", f"`{' '.join([recipe, *changes])}`; {machine}."])
+
+
+def put(text: str, page: str) -> str:
+    """The page with the text in its marked place."""
+    before, _, rest = page.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    return f"{before}{_BEGIN}\n{text}\n{_END}{after}"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
+    parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", default=list(_SMALL))
+    parser.add_argument("--ranks", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--recipe", default="sp_ls")
+    parser.add_argument("--write", action="store_true", help=f"into {PAGE.name}")
+    chosen = parser.parse_args(arguments)
+    found = {ranks: measure(ranks, chosen.recipe, chosen.changes) for ranks in chosen.ranks}
+    made = table(found, chosen.recipe, chosen.changes)
+    print(made)
+    if chosen.write:
+        PAGE.write_text(put(made, PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
