@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -32,8 +31,8 @@ class Endings:
     def __init__(self, store: Store, place: Place):
         self._store, self._place = store, place
         self._others = [rank for rank in range(place.size) if rank != place.rank]
-        self._processes: dict[int, tuple[str, int]] = {}
-        self._set(f"here/{place.rank}", [socket.gethostname(), os.getpid()])
+        self._processes: dict[int, tuple[int, int]] = {}
+        self._set(f"here/{place.rank}", [place.machine, os.getpid()])
 
     def not_here(self) -> list[int]:
         """The ranks that have not begun."""
@@ -58,9 +57,10 @@ class Endings:
             shown = self._shown(error)
             tells = not isinstance(shown, Followed) and self._store.add("told", 1) == 1
             self._leave()
-        except RuntimeError:  # the store ended with the first rank, which was its host
+        except RuntimeError:  # the store ended with its host: on each machine one tells of it
             shown = RankLost(self._gone([0]))
-            tells = all(self._is_dead(rank) for rank in range(self._place.rank))
+            before = range(self._place.machine, self._place.rank)
+            tells = all(self._is_dead(rank) for rank in before)
         return shown if tells else Followed(str(shown), getattr(shown, "exit_code", 1))
 
     def _shown(self, error: BaseException) -> BaseException:
@@ -123,8 +123,8 @@ class Endings:
 
     def _is_dead(self, rank: int) -> bool:
         """Whether a rank's process is known to be gone, which only its own machine tells."""
-        host, pid = self._processes.get(rank, ("", 0))
-        if host != socket.gethostname():
+        machine, pid = self._processes.get(rank, (-1, 0))
+        if machine != self._place.machine:
             return False
         try:
             os.kill(pid, 0)

@@ -209,11 +209,12 @@ class Group(Ranks):
         work = dist.all_reduce(tensor, async_op=True)
         assert work is not None
         while True:
+            over = work.is_completed()  # if so, an error is the work's own, and not of the wait
             try:
                 work.wait(_ENDED)
                 return
             except RuntimeError as error:
-                if work.is_completed():
+                if over:
                     raise RankLost(f"the ranks lost touch: {one_line(error)}") from error
             if self._ends.ended():
                 raise RankLost("another rank has ended")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import metaforge
+from benchmarks import scaling
 from metaforge import metatrain, place
 from metaforge.errors import NumericError, PluginError, RecipeError
 from metaforge.evaluation import Evaluator
@@ -234,6 +235,16 @@ def test_without_variables_there_is_one_process(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     assert place.place() is None
     assert not place.idle()
+
+
+def test_the_benchmark_fills_its_place_in_the_docs_and_no_other():
+    page = scaling.PAGE.read_text(encoding="utf-8")
+    log = "12:00:00 meta-train: 200 in 4.0 s\n12:00:09 targets: 100 in 9.0 s\n"
+    found = {1: scaling.read(log), 2: scaling.read(log.replace("9.0", "4.5"))}
+    assert found[1] == {"meta-train": 0.02, "targets": 0.09}
+    filled = scaling.put(scaling.table(found, "sp_ls", ["seed=1"]), page)
+    assert "| 2 | 20.00 | 1.00 | 45.00 | 2.00 |" in filled
+    assert scaling.put("Not measured yet.", filled) == page
 
 
 @pytest.mark.slow
