@@ -27,16 +27,33 @@ _PHASE = re.compile(r"(meta-train|targets): (\d+) in ([\d.]+) s")
 _SMALL = ("meta_train.steps=200", "evaluate.targets=100", "evaluate.workers=1")
 
 
-def measure(ranks: int, recipe: str, changes: Sequence[str]) -> dict[str, float]:
-    """Seconds a step of phase 1 and a target, of one run with a cache of its own."""
+Found = dict[int, dict[str, float]]
+
+
+def measure(numbers: Sequence[int], recipe: str, changes: Sequence[str]) -> Found:
+    """Seconds a step of phase 1 and a target by the number of ranks.
+
+    All runs share a new cache: data are prepared once, and phase 1 of no other number is in it.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-        run = ["-m", "metaforge", "run", "--quiet", recipe, *changes, f"output={folder}/runs"]
         here = {**os.environ, "METAFORGE_CACHE": f"{folder}/cache", "OMP_NUM_THREADS": "1"}
-        subprocess.run([sys.executable, *launch, *run], check=True, env=here)
-        (path,) = Path(folder, "runs").iterdir()
-        assert json.loads((path / "env.json").read_text())["ranks"] == ranks
-        return read(path.joinpath("log.txt").read_text())
+        found = {}
+        for ranks in numbers:
+            launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+            run = [
+                "-m",
+                "metaforge",
+                "run",
+                "--quiet",
+                recipe,
+                *changes,
+                f"output={folder}/{ranks}",
+            ]
+            subprocess.run([sys.executable, *launch, *run], check=True, env=here)
+            (path,) = Path(folder, str(ranks)).iterdir()
+            assert json.loads((path / "env.json").read_text())["ranks"] == ranks
+            found[ranks] = read((path / "log.txt").read_text())
+        return found
 
 
 def read(log: str) -> dict[str, float]:
@@ -46,7 +63,7 @@ def read(log: str) -> dict[str, float]:
 
 def rows() -> list[Row]:
     """One round of 1 and 2 ranks on a small run."""
-    found = {ranks: measure(ranks, "sp_ls", _SMALL) for ranks in (1, 2)}
+    found = measure((1, 2), "sp_ls", _SMALL)
     return [
         Row(
             phase, "1 rank", {f"{k} rank{'s' * (k > 1)}": (v[phase],) * 2 for k, v in found.items()}
@@ -55,7 +72,7 @@ def rows() -> list[Row]:
     ]
 
 
-def table(found: dict[int, dict[str, float]], recipe: str, changes: Sequence[str]) -> str:
+def table(found: Found, recipe: str, changes: Sequence[str]) -> str:
     """Markdown: a line for each number of ranks, and what it was measured on."""
     first = found[min(found)]
     machine = ", ".join(f"{key} {value}" for key, value in harness.machine().items())
@@ -85,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--recipe", default="sp_ls")
     parser.add_argument("--write", action="store_true", help=f"into {PAGE.name}")
     chosen = parser.parse_args(arguments)
-    found = {ranks: measure(ranks, chosen.recipe, chosen.changes) for ranks in chosen.ranks}
+    found = measure(chosen.ranks, chosen.recipe, chosen.changes)
     made = table(found, chosen.recipe, chosen.changes)
     print(made)
     if chosen.write:

@@ -178,7 +178,8 @@ class MetaTrainer:
     def _validate(self, report: Callable[[int, dict[str, float]], None]) -> None:
         params = {name: value.detach() for name, value in self.optimizer.params.items()}
         self.ranks.agree(
-            lambda: {"theta": digest(params)}, f"meta-training, step {self.progress.step}"
+            lambda: {"theta": digest([*params.values(), *self.optimizer.extra.values()])},
+            f"meta-training, step {self.progress.step}",
         )
         count = self.recipe.meta_train.validation_targets
         own = evaluate(self.inner, params, self._validation)[: self.ranks.share(count).count]

@@ -7,16 +7,14 @@ killed at any moment goes on from its folder and ends with the same bits.
 from __future__ import annotations
 
 import os
-import signal
 import statistics
-import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Iterable
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from metaforge import environment, plugins, results, run_files, selection, stages
+from metaforge import environment, plugins, results, run_files, selection, stages, stops
 from metaforge.arms import BankFacts
 from metaforge.blame import told
 from metaforge.components import Context
@@ -124,7 +122,7 @@ class _Run:
 
     def execute(self) -> dict[str, Any]:
         # several ranks heed signals from their start to their end
-        terminable = _terminable() if self.ranks.size == 1 else nullcontext()
+        terminable = stops.terminable() if self.ranks.size == 1 else nullcontext()
         with self.folder.locked(), terminable, stages.threads_put_back():
             if self.resumed:
                 ranks = f", {self.ranks.size} ranks" if self.ranks.size > 1 else ""
@@ -323,20 +321,3 @@ class _Run:
                 said = one_line(error) if name in one_line(error) else f"{name}: {one_line(error)}"
                 self.notes.append(f"{said}; it heard no more of this run")
                 self.console.line(f"note: {self.notes[-1]}")
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM end the run as Ctrl-C does (only a main thread may set handlers)."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -8,7 +8,7 @@ and one evaluation for both.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
@@ -103,9 +103,9 @@ class Ranks:
 ALONE = Ranks()
 
 
-def digest(tensors: Mapping[str, Tensor]) -> str:
+def digest(tensors: Iterable[Tensor]) -> str:
     """Names the values of tensors, to the last bit."""
     found = hashlib.blake2b(digest_size=8)
-    for tensor in tensors.values():
+    for tensor in tensors:
         found.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return found.hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ import pytest
 import torch
 
 import metaforge
-from metaforge import metatrain
-from metaforge.errors import NumericError
+from metaforge import metatrain, place
+from metaforge.cli import torchrun
+from metaforge.errors import DataError, NumericError
 from metaforge.outer import OuterLoop
 from metaforge.records import load_tensors, write_json
 from metaforge_maml.algorithm import Maml
@@ -42,6 +44,7 @@ LEO = {
     "condition": {"steps": 1, "batch": 2, "top_m": 5},
     "evaluate": {"targets": 2},
 }
+#: name: recipe, changes, and how far parameters may lie apart after 20 steps
 CASES = {
     "plain": (EXACT, [], 1e-12),
     "clipped": (EXACT, ["meta_train.optimizer.clip_value=0.1"], 1e-12),
@@ -95,6 +98,38 @@ def shared(size: int, recipe: dict, *changes: str, output: str = "shared", **mor
 
 def alone(recipe: dict, *changes: str) -> Path:
     return Path(metaforge.run(recipe, *changes, "output=alone", quiet=True)["run_dir"])
+
+
+def _together(rank: int) -> None:
+    """What two ranks do together, in step after errors and after answers that nobody took."""
+    with torchrun.ranks(place.place()) as group:
+        assert group.from_first(lambda: rank + 7) == 7
+
+        def fails() -> None:
+            raise DataError(f"on rank {rank}")
+
+        with pytest.raises(DataError, match="on rank 0"):
+            group.from_first(fails)
+        answers = list(group.ordered(lambda p: bytes(9_000_000 * p), range(3), 1))
+        assert list(map(len, answers)) == ([] if rank else [0, 9_000_000, 18_000_000])
+        answers = group.ordered(lambda p: p, range(1000), 1)
+        assert [p for p, _ in zip(answers, range(3), strict=False)] == ([] if rank else [0, 1, 2])
+        answers.close()
+        assert [group.share(n).count for n in (1, 5)] == ([0, 2] if rank else [1, 3])
+        own = torch.full((2 if rank else 3,), 1.0 + rank, requires_grad=True)
+        whole = group.whole(own, 5)
+        assert whole.tolist() == [1, 1, 1, 2, 2]
+        (gradient,) = torch.autograd.grad((whole**2).sum(), own)
+        assert gradient.tolist() == [2 + 2 * rank] * len(own)
+        doubled, whole_number = group.total([torch.ones(2, 2), torch.tensor([rank])])
+        assert doubled.tolist() == [[2, 2], [2, 2]]
+        assert whole_number.tolist() == [1]
+    os._exit(0)
+
+
+def test_what_ranks_do_together():
+    ran = Ranks(2, [], change=_together)
+    assert ran.end() == [0, 0], ran.said()
 
 
 @pytest.mark.parametrize("name", CASES)

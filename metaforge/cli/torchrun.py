@@ -9,10 +9,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from metaforge.errors import Followed, Interrupted, MetaforgeError
 from metaforge.place import Place
+from metaforge.stops import interrupt
 
 if TYPE_CHECKING:
     from metaforge.ranks import Ranks
@@ -70,9 +71,6 @@ def _heed_signals() -> None:
     A handler runs between two steps of the interpreter: never, where a rank waits within a
     library for another that is gone. So a thread, which hears of signals at once, ends it then.
     """
-
-    def interrupt(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
 
     def end_in_time() -> None:
         os.read(heard, 1)
