@@ -24,7 +24,7 @@ from tests.rank_processes import Ranks
 from tests.small import SMALL
 
 TRAINING = {**SMALL, "precision": "float64", "evaluate": {"targets": 2}}
-TRAINING["meta_train"] = {**SMALL["meta_train"], "steps": 400}
+TRAINING["meta_train"] = {**SMALL["meta_train"], "steps": 200}
 #: theta_hat is the initial one, so that its bits are those of one process.
 EVALUATING = {**SMALL, "meta_train": {"steps": 0}, "evaluate": {"targets": 60}}
 
