@@ -102,7 +102,8 @@ def alone(recipe: dict, *changes: str) -> Path:
 
 def _together(rank: int) -> None:
     """What two ranks do together, in step after errors and after answers that nobody took."""
-    with torchrun.ranks(place.place()) as group:
+    with torchrun.ranks(place.place()) as shared:
+        group = shared["ranks"]
         assert group.from_first(lambda: rank + 7) == 7
 
         def fails() -> None:

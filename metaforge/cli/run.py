@@ -28,29 +28,30 @@ def command(words: tuple[str, ...], resume: Path | None, quiet: bool, as_json: b
     Several processes share a run that torchrun starts: torchrun --nproc-per-node 4 -m metaforge
     run RECIPE. Such a run may be resumed by any number of them.
     """
-    if resume and words and "=" not in words[0]:
-        raise click.UsageError("--resume reads the recipe from the run: give no other")
-    if not resume and (not words or "=" in words[0]):
-        raise click.UsageError("say which recipe first, such as: metaforge run sp_maml seed=1")
     from metaforge.cli import torchrun
     from metaforge.cli.text import note_failed_plugins
-    from metaforge.place import idle, place
+    from metaforge.place import place
     from metaforge.recipe import load
 
-    here = place()
-    with torchrun.told_by_one(here):
+    with torchrun.told_by_one():
+        if resume and words and "=" not in words[0]:
+            raise click.UsageError("--resume reads the recipe from the run: give no other")
+        if not resume and (not words or "=" in words[0]):
+            raise click.UsageError("say which recipe first, such as: metaforge run sp_maml seed=1")
+        here = place()
         resolved = None if resume else load(words[0], words[1:])
-    if not idle():
+    first = here is None or here.rank == 0
+    if first:
         note_failed_plugins()
     quiet = quiet or as_json
-    with torchrun.ranks(here) as ranks:
+    with torchrun.ranks(here) as shared:
         from metaforge import pipeline
 
         if resolved is not None:
-            results = pipeline.run(resolved, quiet=quiet, ranks=ranks)
+            results = pipeline.run(resolved, quiet=quiet, **shared)
         elif resume is not None:
-            results = pipeline.resume(resume, words, quiet=quiet, ranks=ranks)
-    if not ranks.first:
+            results = pipeline.resume(resume, words, quiet=quiet, **shared)
+    if not first:
         return
     if as_json:
         click.echo(json.dumps(results, indent=2))

@@ -11,38 +11,39 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import click
+
 from metaforge.errors import Followed, Interrupted, MetaforgeError
-from metaforge.place import Place
+from metaforge.place import Place, idle
 from metaforge.stops import interrupt
 
 if TYPE_CHECKING:
     from metaforge.ranks import Ranks
 
-#: Seconds that rank 0 has to tell what is wrong with a recipe, before another does.
+#: Seconds that rank 0 has to tell what is wrong, before another does.
 _PATIENCE = 3.0
 #: Seconds until a rank that was told to stop ends, even from within a call that cannot be left.
 _GRACE = 20.0
 
 
 @contextmanager
-def told_by_one(place: Place | None) -> Iterator[None]:
-    """Of ranks that all refuse the same recipe the first one says why; when it has ended, the
-    launcher ends the others. One that is still there then has an error of its own."""
+def told_by_one() -> Iterator[None]:
+    """Of ranks that all refuse the same words or recipe the first one says why; when it has ended,
+    the launcher ends the others. One that is still there then has an error of its own."""
     try:
         yield
-    except MetaforgeError:
-        if place is not None and place.rank:
-            time.sleep(_PATIENCE + place.local_rank)
+    except (MetaforgeError, click.ClickException):
+        if idle():
+            time.sleep(_PATIENCE)
         raise
 
 
 @contextmanager
-def ranks(place: Place | None) -> Iterator[Ranks]:
-    """The ranks of a run. An error that leaves the body ends it on all of them, told by one."""
+def ranks(place: Place | None) -> Iterator[dict[str, Ranks]]:
+    """``ranks`` of a run of several, for the pipeline; nothing for one process, which imports
+    nothing either. An error that leaves the body ends all of them, told by one."""
     if place is None:
-        from metaforge.ranks import ALONE
-
-        yield ALONE
+        yield {}
         return
     # What torch's own code warns of, when a connection ends, is told below.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -54,7 +55,7 @@ def ranks(place: Place | None) -> Iterator[Ranks]:
     except KeyboardInterrupt:
         raise Interrupted("stopped") if not place.rank else Followed("stopped", 130) from None
     try:
-        yield group
+        yield {"ranks": group}
     except BaseException as error:
         shown = group.verdict(error)
         # A group that has lost a member cannot be taken down in good order.
