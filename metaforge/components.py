@@ -72,7 +72,8 @@ class Context:
 
     ``base_dir`` is the folder that relative paths in options start from (the
     recipe's); ``device`` and ``dtype`` are names (``"cpu"``, ``"float32"``), so that
-    a context can be made without torch; ``report`` takes one line for the user.
+    a context can be made without torch; ``mixed`` asks for networks' forward passes in bfloat16
+    (``metaforge.precision``); ``report`` takes one line for the user.
     """
 
     seed: int = 0
@@ -80,6 +81,7 @@ class Context:
     cache_dir: Path = field(default_factory=_cache_dir)
     device: str = "cpu"
     dtype: str = "float32"
+    mixed: bool = False
     report: Callable[[str], None] = _silent
 
 
@@ -104,7 +106,8 @@ class Component:
     What follows repeats attributes of the target, for commands that do not import it; None
     leaves the question to the run, which also refuses a target that says otherwise. ``tasks``:
     the kind of a dataset's tasks (``("regression",)``), or the kinds that an inner algorithm
-    serves. ``target_specific`` and ``learned``: those of a weighting.
+    serves. ``target_specific`` and ``learned``: those of a weighting. ``mixed_precision``: that
+    of an inner algorithm.
     """
 
     kind: Kind
@@ -120,6 +123,7 @@ class Component:
     tasks: tuple[str, ...] | None = None
     target_specific: bool | None = None
     learned: bool | None = None
+    mixed_precision: bool | None = None
 
     @property
     def key(self) -> tuple[str, str]:

@@ -153,6 +153,7 @@ class _TargetRun:
             on_nan=recipe.on_nan,
             allow_unused=recipe.allow_unused,
             where=f"conditioning target {target_id} ({arm.name})",
+            precision=recipe.precision,
         )
 
     def _objective(self, step: int, params: Params, extra: Params) -> StepLoss:

@@ -85,6 +85,9 @@ class InnerAlgorithm(Part, ABC):
     #: Whether ``torch.func.vmap`` over theta and tasks gives, gradients included, what one call
     #: for each theta gives: then several targets are conditioned at once.
     vmappable: bool = False
+    #: Whether its networks' forward passes run within ``metaforge.precision.forward_pass``, so
+    #: that ``precision: bf16`` can have them in bfloat16.
+    mixed_precision: bool = False
     transductive: bool = False
     tasks: ClassVar[frozenset[str]] = frozenset({"classification"})
 

@@ -22,7 +22,7 @@ _CONTRACTS: dict[str, type] = {
 }
 #: What a ``Component`` repeats of its target, by kind.
 _REPEATED = {
-    "inner_algorithm": ("tasks",),
+    "inner_algorithm": ("tasks", "mixed_precision"),
     "task_weighting": ("target_specific", "learned"),
 }
 

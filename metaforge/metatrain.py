@@ -112,6 +112,7 @@ class MetaTrainer:
             where="meta-training",
             ranks=ranks,
             whole=partial(self._objective, ALONE),
+            precision=recipe.precision,
         )
         share = ranks.share(recipe.meta_train.validation_targets)
         targets = range(recipe.meta_train.validation_targets)[share.rows]

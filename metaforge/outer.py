@@ -16,6 +16,7 @@ from metaforge.contracts import InnerAlgorithm, Params
 from metaforge.diagnosis import TaskLosses, why_not_finite
 from metaforge.errors import NumericError, PluginError
 from metaforge.optimizers import OuterOptimizer
+from metaforge.precision import steps
 from metaforge.ranks import ALONE, Ranks
 
 #: Steps between reads of the device-side NaN flag where a read would stall the device.
@@ -62,10 +63,11 @@ class OuterLoop:
         check_every: int | None = None,
         ranks: Ranks = ALONE,
         whole: Objective | None = None,
+        precision: str = "float32",
     ):
         self.optimizer, self.inner, self.objective = optimizer, inner, objective
         self.on_nan, self.allow_unused, self.where = on_nan, allow_unused, where
-        self.ranks, self.whole = ranks, whole
+        self.ranks, self.whole, self.precision = ranks, whole, precision
         self.step = 0
         self.skipped = 0
         self.last: StepLoss | None = None
@@ -75,10 +77,11 @@ class OuterLoop:
 
     def advance(self, until: int) -> None:
         """Run up to (not including) step ``until``."""
-        while self.step < until:
-            stop = min(until, self.step + self.check_every)
-            if not self._burst(stop) and self.check_every > 1:
-                self._replay(stop)
+        with steps(self.precision, self._device()):
+            while self.step < until:
+                stop = min(until, self.step + self.check_every)
+                if not self._burst(stop) and self.check_every > 1:
+                    self._replay(stop)
 
     def _burst(self, stop: int) -> bool:
         """Steps without a read in between; False if one of them was not finite."""

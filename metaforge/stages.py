@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metaforge import environment, scoring, seeding, target_batch, workers
+from metaforge import environment, precision, scoring, seeding, target_batch, workers
 from metaforge.arms import BankFacts, check_groups, uncertainty_control
 from metaforge.components import Context
 from metaforge.contracts import InnerAlgorithm, Params, TaskKernel, TaskWeighting
@@ -55,6 +55,7 @@ class Parts:
         """Every part, the quick ones first. Raises ``PluginError`` for a component that is not
         what its contract says, ``RecipeError`` where one cannot serve the data's tasks."""
         inner = create("inner_algorithm", recipe.inner, context)
+        precision.refuse(recipe, inner)
         kernel = create("task_kernel", recipe.kernel, context)
         weighting = create("task_weighting", recipe.weighting, context)
         if weighting.learned and recipe.meta_train.tasks != "bank":
@@ -200,7 +201,8 @@ def context_for(recipe: Recipe, base: Context, ranks: Ranks = ALONE) -> Context:
     """The recipe's seed, device and precision over a base context."""
     environment.prepare(recipe.threads)
     device = ranks.device(recipe.device)
-    return replace(base, seed=recipe.seed, device=device, dtype=recipe.precision)
+    mixed = recipe.precision == "bf16"
+    return replace(base, seed=recipe.seed, device=device, dtype=recipe.dtype, mixed=mixed)
 
 
 @contextmanager
@@ -340,6 +342,8 @@ def notes(recipe: Recipe, parts: Parts) -> list[str]:
     found = []
     if parts.recipe != recipe:
         found.append(f"{recipe.weighting.use} learns from the bank: meta_train.tasks is bank")
+    if recipe.precision == "tf32" and not parts.context.device.startswith("cuda"):
+        found.append(f"precision: tf32 does nothing on {parts.context.device}: it is float32 there")
     if is_transductive(parts):
         found.append("transductive: a target's query inputs are read before its evaluation")
     if recipe.evaluate.split != "test":

@@ -16,6 +16,7 @@ from torch import Tensor
 from metaforge import stacked
 from metaforge.conditioning import HELD_TASKS, Arm, Conditioner, target_draws, target_noise
 from metaforge.contracts import Params, Tree
+from metaforge.precision import steps
 from metaforge.stacked import StackedOptimizer
 from metaforge.tasks import TaskBatch, TaskShape, concatenate
 
@@ -84,8 +85,9 @@ class _Run:
 
     def advance(self, until: int) -> None:
         """Run up to (not including) step ``until``; nothing is read from the device before."""
-        for step in range(self.step, until):
-            self._one(step)
+        with steps(self.recipe.precision, self.skipped.device):
+            for step in range(self.step, until):
+                self._one(step)
         self.step = max(self.step, until)
         if self.recipe.on_nan == "stop" and bool(self.skipped.any()):
             raise NotTogether

@@ -21,6 +21,11 @@ NO_GROUPS = (
     "here: remove oracle, or have tasks with groups (of arrays: group and within)"
 )
 
+ONE_PRECISION = (
+    "bf16 has networks' forward passes in bfloat16, and {} computes in one precision: set "
+    "float32 or tf32, or take another inner algorithm (ls, r2d2, maml)"
+)
+
 Found = Iterator[tuple[Key, str]]
 
 
@@ -51,6 +56,9 @@ def setting(resolved: ResolvedRecipe) -> Found:
     yield from _optimizer(recipe.condition.optimizer, ("condition", "optimizer"))
     if "oracle" in recipe.evaluate.controls and has_groups(resolved) is False:
         yield ("evaluate", "controls"), NO_GROUPS.format(recipe.data.use)
+    inner = next(choice.component for choice in resolved.chosen if choice.path == ("inner",))
+    if recipe.precision == "bf16" and inner.mixed_precision is False:
+        yield ("precision",), ONE_PRECISION.format(recipe.inner.use)
     yield from _tasks(resolved)
     for choice in resolved.chosen:
         if message := choice.options.unfit_bank(recipe.bank.size):

@@ -73,7 +73,7 @@ class ResolvedRecipe:
     def context(self, report: Callable[[str], None] = lambda line: None) -> Context:
         """What the components' checks know of the run."""
         recipe = self.recipe
-        return Context(recipe.seed, self.base_dir, dtype=recipe.precision, report=report)
+        return Context(recipe.seed, self.base_dir, dtype=recipe.dtype, report=report)
 
     def with_values(self, values: Mapping[str, Any]) -> ResolvedRecipe:
         """The recipe with further values set by dotted keys, as overrides would.

@@ -226,7 +226,11 @@ class Recipe(Section):
     )
     seed: NonNegativeInt = Field(0, description="the root seed of every stream")
     device: Device = Field("auto", description="auto, cpu, cuda or cuda:1")
-    precision: Literal["float32", "float64"] = Field("float32", description="of theta and tasks")
+    precision: Literal["float32", "float64", "tf32", "bf16"] = Field(
+        "float32",
+        description="of theta and tasks; tf32: float32, on CUDA with faster products in a step; "
+        "bf16: float32, with the networks' forward passes in bfloat16",
+    )
     threads: PositiveInt | None = Field(
         1,
         le=1024,
@@ -252,3 +256,8 @@ class Recipe(Section):
         (), description="figures printed by others, shown beside the measured ones; no settings"
     )
     trackers: tuple[Choice, ...] = Field((), json_schema_extra={"component_kind": "tracker"})
+
+    @property
+    def dtype(self) -> str:
+        """The precision of theta and tasks."""
+        return self.precision if self.precision == "float64" else "float32"

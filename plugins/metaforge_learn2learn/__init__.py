@@ -50,5 +50,6 @@ def metaforge_inner_algorithms() -> Sequence[Component]:
             cites=(ARNOLD2020, FINN2017, _META_SGD, _ANIL, _META_CURVATURE, _KRONECKER),
             check="metaforge_learn2learn.peer:missing",
             tasks=("classification", "regression"),
+            mixed_precision=False,
         )
     ]

@@ -20,5 +20,6 @@ def metaforge_inner_algorithms() -> Sequence[Component]:
             summary="latent embedding optimisation: gradient steps on codes of class weights",
             cites=(RUSU2019,),
             tasks=("classification",),
+            mixed_precision=False,
         )
     ]

@@ -28,6 +28,7 @@ def metaforge_inner_algorithms() -> Sequence[Component]:
             summary="ridge regression on learned features, squared error outside (LS Meta-Learn)",
             cites=(WANG2020,),
             tasks=("classification", "regression"),
+            mixed_precision=True,
         ),
         Component(
             kind="inner_algorithm",
@@ -37,5 +38,6 @@ def metaforge_inner_algorithms() -> Sequence[Component]:
             summary="ridge regression on learned features, cross-entropy outside; ridge learned",
             cites=(_R2D2,),
             tasks=("classification", "regression"),
+            mixed_precision=True,
         ),
     ]

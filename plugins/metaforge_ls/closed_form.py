@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from metaforge.components import Context
 from metaforge.contracts import InnerAlgorithm, Model, Params, Tree
 from metaforge.errors import PluginError
+from metaforge.precision import forward_pass
 from metaforge.tasks import TaskBatch, TaskShape
 from metaforge_ls.feature_map import FeatureMap, NetworkMap, ResidualMap
 from metaforge_ls.options import MapOptions
@@ -26,14 +27,16 @@ class ClosedForm(InnerAlgorithm):
     theta holds the parameters of psi, ``w0`` [p, h] and ``w1`` [h, p] of a residual layer or
     those of a ``network`` (``metaforge_ls.feature_map``), and the scalars that a subclass names.
     They serve any number of classes and shots, so ``losses`` and ``predict`` need no ``init``
-    before them, but for the one that makes a network. Computed in theta's precision, on all
-    tasks at once.
+    before them, but for the one that makes a network.
+    Computed in theta's precision, on all tasks at once; ``precision: bf16`` has psi, and its
+    products with W, in bfloat16, the regression and the losses as they were.
 
     Raises ``PluginError`` for parameters that are missing or do not fit the inputs.
     """
 
     variable_ways = True
     vmappable = True
+    mixed_precision = True
     tasks: ClassVar[frozenset[str]] = frozenset({"classification", "regression"})
     options: MapOptions
     #: The component's name, for messages.
@@ -133,7 +136,9 @@ class ClosedForm(InnerAlgorithm):
         """[B, Q, o]: the adapted predictors' answers."""
         heads = self._heads(params, support)
         x = self._inputs(query_x, mask, support.is_regression)
-        outputs = self.map.products(params, x, heads)
+        with forward_pass(self.context):
+            outputs = self.map.products(params, x, heads)
+        outputs = outputs.to(heads.dtype)
         if (calibration := self._calibration(params)) is None:
             return outputs
         scale, bias = calibration
@@ -150,7 +155,9 @@ class ClosedForm(InnerAlgorithm):
         """[B, S, p]; zero for padding."""
         mask = support.support_mask
         x = self._inputs(support.support_x, mask, support.is_regression)
-        features = self.map.features(params, x.flatten(0, 1)).unflatten(0, x.shape[:2])
+        with forward_pass(self.context):
+            features = self.map.features(params, x.flatten(0, 1))
+        features = features.to(x.dtype).unflatten(0, x.shape[:2])
         if self.map.keeps_zero:
             return features
         return features.masked_fill(_padding(features, mask), 0.0)

@@ -21,5 +21,6 @@ def metaforge_inner_algorithms() -> Sequence[Component]:
             cites=(FINN2017, ARNOLD2020),
             check="metaforge_maml.options:missing",
             tasks=("classification", "regression"),
+            mixed_precision=True,
         )
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -12,6 +13,7 @@ from metaforge.components import Context
 from metaforge.contracts import InnerAlgorithm, Model, Params, Tree
 from metaforge.errors import PluginError
 from metaforge.modules import Probe
+from metaforge.precision import forward_pass
 from metaforge.tasks import TaskBatch, TaskShape
 from metaforge_learn2learn import peer
 from metaforge_maml.backend import Backend, InnerLoop
@@ -44,6 +46,7 @@ class Maml(InnerAlgorithm):
     """
 
     has_inner_loop = True
+    mixed_precision = True
     tasks: ClassVar[frozenset[str]] = frozenset({"classification", "regression"})
     options: MamlOptions
 
@@ -57,6 +60,11 @@ class Maml(InnerAlgorithm):
         self.shape: TaskShape | None = None
         self.backend: Backend | None = None
         if options.backend == "learn2learn":
+            if self.context.mixed:
+                raise PluginError(
+                    "maml: precision: bf16 is not for backend: learn2learn, which computes in one "
+                    "precision; take backend: vectorized, or precision: float32"
+                )
             peer.load()
 
     def init(self, shape: TaskShape, generator: torch.Generator) -> Params:
@@ -78,7 +86,7 @@ class Maml(InnerAlgorithm):
     def _choose(self, found: Probe, shape: TaskShape) -> Backend:
         """The fastest implementation that is right for the module."""
         options, module = self.options, self.module
-        loop = InnerLoop(options.steps, options.lr, options.order == 2, options.support_chunk)
+        loop = self._loop(options.steps, options.order == 2, options.support_chunk)
         if options.backend == "learn2learn":
             return Learn2learnBackend(module, loop, shape, self.transductive)
         if options.backend == "vmap":
@@ -92,7 +100,8 @@ class Maml(InnerAlgorithm):
             return LoopBackend(module, loop)
         if options.backend == "loop":
             return LoopBackend(module, loop, self.transductive)
-        if affine_names(module) is not None:
+        # its explicit gradients are no forward pass of a network
+        if affine_names(module) is not None and not self.context.mixed:
             classes = shape.outputs if shape.kind == "classification" else 1
             return DenseBackend(module, loop, shape.shots * classes)
         on_cpu = _on_cpu(module)
@@ -119,6 +128,10 @@ class Maml(InnerAlgorithm):
             )
         return VmapBackend(vmapped, loop)
 
+    def _loop(self, steps: int, second_order: bool, chunk: int | None = None) -> InnerLoop:
+        forward = partial(forward_pass, self.context)
+        return InnerLoop(steps, self.options.lr, second_order, chunk, forward)
+
     def adapt(self, params: Params, support: TaskBatch, *, noise: Tree = None) -> Tree:
         """``{name: [B, *shape]}``: theta_T of each task."""
         return self._ready(support).adapt(params, support)
@@ -143,7 +156,7 @@ class Maml(InnerAlgorithm):
 
     @torch.no_grad()
     def diagnose(self, params: Params, tasks: TaskBatch, *, noise: Tree = None) -> str | None:
-        inner = InnerLoop(1, self.options.lr, second_order=False)
+        inner = self._loop(1, second_order=False)
         loop = LoopBackend(self.module, inner, self.transductive)
         pairs = zip(loop.support_rows(tasks), loop.query_rows(tasks), strict=True)
         for support, query in pairs:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from metaforge import losses
 from metaforge.contracts import Params
@@ -17,13 +20,15 @@ from metaforge.taskwise import Rows, query_rows, support_rows
 class InnerLoop:
     """theta_{t+1} = theta_t - lr * grad L(theta_t, D^tr), ``steps`` times.
 
-    ``second_order`` false holds the gradients constant in the outer derivative.
+    ``second_order`` false holds the gradients constant in the outer derivative. ``forward``
+    gives what surrounds every call of the module (``metaforge.precision.forward_pass``).
     """
 
     steps: int
     lr: float
     second_order: bool
     support_chunk: int | None = None
+    forward: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
 class Backend(ABC):
@@ -38,6 +43,12 @@ class Backend(ABC):
 
     def __init__(self, module: nn.Module, loop: InnerLoop):
         self.module, self.loop = module, loop
+
+    def call(self, params: Params, x: Tensor) -> Tensor:
+        """The module's outputs with these parameters, in their precision."""
+        with self.loop.forward():
+            outputs = functional_call(self.module, params, (x,))
+        return outputs.to(next(iter(params.values())).dtype)
 
     @abstractmethod
     def adapt(self, params: Params, support: TaskBatch) -> Params:

@@ -6,7 +6,7 @@ import copy
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 
 from metaforge import losses
 from metaforge.contracts import Params
@@ -28,7 +28,7 @@ class LoopBackend(TaskwiseBackend):
     @plain_attention
     def outputs(self, params: Params, support: TaskBatch, query_x: Tensor) -> Tensor:
         pairs = zip(self.support_rows(support), query_x, strict=True)
-        return torch.stack([self._call(self._adapt_one(params, rows), x) for rows, x in pairs])
+        return torch.stack([self.call(self._adapt_one(params, rows), x) for rows, x in pairs])
 
     @plain_attention
     def losses(self, params: Params, tasks: TaskBatch) -> Tensor:
@@ -55,15 +55,12 @@ class LoopBackend(TaskwiseBackend):
 
     def mean_loss(self, params: Params, rows: Rows) -> Tensor:
         """These rows' share of the mean loss (a scalar)."""
-        return rows.loss(self._call(params, rows.x))
+        return rows.loss(self.call(params, rows.x))
 
     def _adapt_one(self, params: Params, support: Rows) -> Params:
         for _ in range(self.loop.steps):
             params = self.step(params, support)
         return params
-
-    def _call(self, params: Params, x: Tensor) -> Tensor:
-        return functional_call(self.module, params, (x,))
 
 
 class VmapBackend(Backend):
@@ -79,7 +76,7 @@ class VmapBackend(Backend):
     def outputs(self, params: Params, support: TaskBatch, query_x: Tensor) -> Tensor:
         def one(params: Params, x: Tensor, y: Tensor, mask: Tensor, query: Tensor) -> Tensor:
             adapted = self._adapt_one(params, x, y, mask)
-            return functional_call(self.module, adapted, (query,))
+            return self.call(adapted, query)
 
         return vmap(one, (None, 0, 0, 0, 0))(params, *_support(support), query_x)
 
@@ -92,7 +89,7 @@ class VmapBackend(Backend):
         return params
 
     def _support_loss(self, params: Params, x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
-        outputs = functional_call(self.module, params, (x,))
+        outputs = self.call(params, x)
         return losses.task_losses(outputs[None], y[None], mask[None])[0]
 
 

@@ -29,5 +29,6 @@ def metaforge_inner_algorithms() -> Sequence[Component]:
             cites=(_HIGHER,),
             check="metaforge_unrolled.peer:missing",
             tasks=("classification", "regression"),
+            mixed_precision=False,
         )
     ]
