@@ -16,6 +16,7 @@ from metaforge.contracts import GramOperator, TaskKernel
 from metaforge.errors import DataError
 from metaforge.phi import DataPhi
 from metaforge.tasks import TaskBatch, TaskSource, iterate_bank
+from metaforge.threads import every_core
 
 #: Bank tasks that a kernel is fitted on, at most.
 FIT_TASKS = 1000
@@ -46,10 +47,11 @@ class KernelGram(GramOperator):
         n, device = self.n_tasks, self._signatures.device
         memory.require(*matrix_memory(n, device, self.kernel_name, dtype.itemsize), _ADVICE)
         matrix = torch.empty(n, n, dtype=dtype, device=device)
-        for rows, columns in _lower_tiles(n):
-            tile = self.block(rows, columns)
-            matrix[rows, columns] = tile
-            matrix[columns, rows] = tile.T
+        with every_core():
+            for rows, columns in _lower_tiles(n):
+                tile = self.block(rows, columns)
+                matrix[rows, columns] = tile
+                matrix[columns, rows] = tile.T
         return matrix
 
     def block(self, rows: slice | Tensor, columns: slice | Tensor) -> Tensor:

@@ -18,6 +18,7 @@ class IndexTables:
 
     A block is tabulated at its second visit, or if much of it is asked for at once: a bank or
     a stream comes back to it, while ids scattered over a huge range do not pay for neighbours.
+    Safe in several threads: what one of them drops while another looks is drawn again.
     """
 
     def __init__(self, sampler: TaskSampler):

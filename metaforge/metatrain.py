@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from metaforge import losses, seeding
+from metaforge.ahead import Ahead
 from metaforge.contracts import InnerAlgorithm, Params, TaskWeighting
 from metaforge.diagnosis import TaskLosses, noise_of
 from metaforge.errors import NumericError
@@ -99,6 +100,8 @@ class MetaTrainer:
         self.recipe, self.source, self.inner, self.learned = recipe, source, inner, learned
         self.ranks = ranks
         self.progress = Progress(ranks=ranks.size)
+        self._read = partial(self._batch, ranks)
+        self._tasks = self._read
         extra, rate = (
             (learned.parameters, learned.weighting.learning_rate) if learned else ({}, 0.0)
         )
@@ -136,6 +139,19 @@ class MetaTrainer:
         ``report(step, metrics)`` is called at every validation, ``checkpoint()`` after it.
         """
         steps = self.recipe.meta_train.steps
+        if self.source.on_disk:
+            with Ahead(self._read, steps) as ahead:
+                self._tasks = ahead.take
+                self._train(steps, checkpoint, report)
+        else:
+            self._train(steps, checkpoint, report)
+
+    def _train(
+        self,
+        steps: int,
+        checkpoint: Callable[[], None],
+        report: Callable[[int, dict[str, float]], None],
+    ) -> None:
         if self.progress.step == 0 and not self.progress.best:
             self._validate(report)
         while self.progress.step < steps:
@@ -150,7 +166,7 @@ class MetaTrainer:
         """This rank's part; noise is drawn for all tasks, as one process draws it."""
         ids = task_ids(self.recipe, step)
         share = ranks.share(len(ids))
-        tasks = self.source.batch("train", ids[share.rows])
+        tasks = self._tasks(step) if ranks is self.ranks else self._batch(ranks, step)
         noise = self.inner.draw_noise(
             seeding.generator(self.recipe.seed, "metatrain/noise", step), len(ids)
         )
@@ -161,6 +177,11 @@ class MetaTrainer:
         if self.learned is None:
             return StepLoss(ranks.mean(own, len(ids)), parts)
         return StepLoss(self._weighted(ranks, own, ids, extra), parts)
+
+    def _batch(self, ranks: Ranks, step: int) -> TaskBatch:
+        """A rank's tasks of a step."""
+        ids = task_ids(self.recipe, step)
+        return self.source.batch("train", ids[ranks.share(len(ids)).rows])
 
     def _weighted(self, ranks: Ranks, own: Tensor, ids: np.ndarray, extra: Params) -> Tensor:
         """The learned weighting's objective of all losses, which may be any function of them.

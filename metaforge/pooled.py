@@ -80,6 +80,7 @@ class PooledTasks(TaskSource):
             raise DataError(f"{name}: a class has row {last}, but x has {len(x)} rows")
         self.name, self.licence = name, licence
         self.has_features = features is not None
+        self.on_disk = isinstance(x, DiskRows)
         self._device = torch.device(device)
         self._x = x if isinstance(x, DiskRows) else x.to(device)
         self._features = None if features is None else features.to(device)
@@ -225,7 +226,10 @@ class PooledTasks(TaskSource):
         if self._turns > 1:
             turns, rows = rows // len(self._x), rows % len(self._x)
         if isinstance(self._x, DiskRows):
-            found = torch.from_numpy(self._x.take(rows.numpy())).to(self._device)
+            found = torch.from_numpy(self._x.take(rows.numpy()))
+            if self._device.type == "cuda":
+                found = found.pin_memory()  # so that the copy waits for nobody
+            found = found.to(self._device, non_blocking=True)
         else:
             found = self._x.index_select(0, rows.to(self._device))
         if self._augment is None or (turns is None and moves is None):

@@ -152,6 +152,8 @@ class TaskSource(ABC):
     licence      the data's licence, in words
     group_names  names of task groups (kind, superclass, alphabet, ...); may be empty
     has_features whether ``view="features"`` differs from the input
+    on_disk      whether batches are read from disk, so that it pays to read the next one while a
+                 step computes; ``batch`` has to be safe in two threads then
     """
 
     shape: TaskShape
@@ -159,6 +161,7 @@ class TaskSource(ABC):
     licence: str = "not stated"
     group_names: tuple[str, ...] = ()
     has_features: bool = False
+    on_disk: bool = False
 
     @abstractmethod
     def batch(self, split: str, ids: Ids, view: View = "input") -> TaskBatch:

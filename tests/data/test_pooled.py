@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 import torch
@@ -215,6 +217,27 @@ def _with_x(change):
     return pooled.PooledTasks(
         change(one._x), splits(), one.sampler.sizes, seed=0, name="numbers", features=one._features
     )
+
+
+def test_two_threads_may_ask_a_source_for_tasks(monkeypatch):
+    monkeypatch.setattr(index_tables, "_BLOCK", 64)
+    monkeypatch.setattr(index_tables, "_TABLE_BYTES", 1)
+    shared, alone = source(), source()
+    asked = [np.arange(start, start + 300) for start in range(0, 6000, 150)]
+    expected = [alone.batch("train", ids).support_x for ids in asked]
+    wrong = []
+
+    def ask(order: list[int]) -> None:
+        for i in order:
+            if not torch.equal(shared.batch("train", asked[i]).support_x, expected[i]):
+                wrong.append(i)
+
+    both = [threading.Thread(target=ask, args=(list(range(40))[::way],)) for way in (1, -1)]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join()
+    assert not wrong
 
 
 # -- errors and the header -----------------------------------------------------------
