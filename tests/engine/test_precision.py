@@ -78,6 +78,26 @@ def test_on_a_cpu_it_is_float32_and_says_so(monkeypatch, tmp_path):
 
 # -- bf16 ----------------------------------------------------------------------------------
 
+
+class Smooth(nn.Module):
+    """A convolutional network without kinks: at those of relu and of a pooled greatest entry
+    rounding chooses the side, which turns conv4's gradient on toy images by 20 degrees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(IMAGES.input_shape[0], 8, 3, padding=1)
+        self.norm = nn.GroupNorm(1, 8)
+        self.output = nn.Linear(8, IMAGES.outputs)
+        random = seeding.generator(0, "smooth")
+        for layer in (self.convolution, self.output):
+            nn.init.uniform_(layer.weight, -0.5, 0.5, generator=random)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found = nn.functional.softplus(self.norm(self.convolution(x)))
+        return self.output(found.mean((2, 3)))
+
+
 CASES: dict[str, Any] = {
     "ls": (lambda context: ls(context=context), WIDE),
     "r2d2": (lambda context: r2d2(context=context), WIDE),
@@ -88,7 +108,7 @@ CASES: dict[str, Any] = {
         lambda context: maml(Tanh(), context=context, steps=2, order=1),
         WIDE,
     ),
-    "maml loop": (lambda context: maml("conv4", context=context, steps=1, lr=0.1), IMAGES),
+    "maml loop": (lambda context: maml(Smooth(), context=context, steps=1, lr=0.1), IMAGES),
 }
 
 
@@ -111,8 +131,7 @@ def test_a_step_in_bf16_is_near_that_in_float32(make, shape):
     assert not torch.equal(found, losses), "forward passes are in bfloat16"
     torch.testing.assert_close(found, losses, rtol=0.05, atol=0.02)
     cosine = torch.nn.functional.cosine_similarity(own, gradient, dim=0)
-    # rounding decides among near equals which entry of a pooled patch is the greatest
-    assert cosine > (0.9 if shape is IMAGES else 0.98), float(cosine)
+    assert cosine > 0.98, float(cosine)
 
 
 @pytest.mark.parametrize("name", ["ls", "maml mlp"])
