@@ -101,7 +101,7 @@ class MetaTrainer:
         self.ranks = ranks
         self.progress = Progress(ranks=ranks.size)
         self._read = partial(self._batch, ranks)
-        self._tasks = self._read
+        self._tasks: Callable[[int], TaskBatch] = self._read
         extra, rate = (
             (learned.parameters, learned.weighting.learning_rate) if learned else ({}, 0.0)
         )
