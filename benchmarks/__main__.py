@@ -1,4 +1,5 @@
-"""``python -m benchmarks [NAME ...] [--full] [--device cuda] [--json FILE]``; no name runs all.
+"""``python -m benchmarks [NAME ...] [--full] [--device cuda] [--json FILE] [--write]``;
+no name runs all.
 
 Ends with 1 if a promised ratio was missed. ``--check`` times a few quick rows instead and compares
 their ratios with ``stored.json``, which ``--store`` writes: 1 if one got slower by more than 20 %.
@@ -7,6 +8,7 @@ their ratios with ``stored.json``, which ``--store`` writes: 1 if one got slower
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -14,15 +16,16 @@ from pkgutil import iter_modules
 
 import torch
 
-from benchmarks import check, harness
+from benchmarks import check, harness, pages
 
 
 def main(arguments: list[str] | None = None) -> int:
-    found = {module.name for module in iter_modules([str(Path(__file__).parent)])}
-    names = sorted(found - {"harness", "check", "__main__"})
+    modules = {module.name for module in iter_modules([str(Path(__file__).parent)])}
+    names = sorted(modules - {"harness", "check", "pages", "__main__"})
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--write", action="store_true", help="and the table into docs/results.md")
     parser.add_argument("--full", action="store_true", help="the larger sizes too, for hours")
     parser.add_argument("--threads", type=int, help="torch's CPU threads")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1")
@@ -38,8 +41,10 @@ def main(arguments: list[str] | None = None) -> int:
         harness.use(chosen.device)
     except (RuntimeError, AssertionError) as error:
         parser.error(f"--device {chosen.device}: {str(error).splitlines()[0]}")
-    if (chosen.check or chosen.store) and (chosen.names or chosen.json):
-        parser.error("--check and --store have rows of their own: leave out names and --json")
+    if (chosen.check or chosen.store) and (chosen.names or chosen.json or chosen.write):
+        parser.error(
+            "--check and --store have rows of their own: leave out names, --json and --write"
+        )
     print("  ".join(f"{key}: {value}" for key, value in harness.machine().items()))
     if chosen.check or chosen.store:
         return check.store() if chosen.store else check.main()
@@ -55,8 +60,10 @@ def main(arguments: list[str] | None = None) -> int:
             results[name].append(row)
             print(f"\n{harness.render(row)}", flush=True)
             missed += [f"{row.name}: {entry}" for entry in row.missed()]
+        if chosen.write:
+            pages.keep(harness.content({name: results[name]}))
     if chosen.json:
-        harness.write(chosen.json, results)
+        chosen.json.write_text(json.dumps(harness.content(results), indent=2) + "\n")
     if missed:
         print(f"\nfell short of what is promised: {'; '.join(missed)}")
     return 1 if missed else 0

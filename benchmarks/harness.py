@@ -8,7 +8,6 @@ over rounds of the ratio *within* a round.
 from __future__ import annotations
 
 import gc
-import json
 import os
 import platform
 import statistics
@@ -210,10 +209,9 @@ def render(row: Row) -> str:
     return "\n".join(lines)
 
 
-def write(path: Path, results: Mapping[str, list[Row]]) -> None:
-    """All rows and the machine as JSON."""
-    content = {
+def content(results: Mapping[str, list[Row]]) -> dict[str, Any]:
+    """All rows and the machine, for JSON."""
+    return {
         "machine": machine(),
         "benchmarks": {name: [row.to_dict() for row in rows] for name, rows in results.items()},
     }
-    path.write_text(json.dumps(content, indent=2) + "\n")

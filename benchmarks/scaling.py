@@ -19,9 +19,9 @@ from pathlib import Path
 
 from benchmarks import harness
 from benchmarks.harness import Row
+from benchmarks.pages import put
 
 PAGE = Path(__file__).parents[1] / "docs" / "scaling.md"
-_BEGIN, _END = "<!-- scaling: begin -->", "<!-- scaling: end -->"
 #: What a run's log says of a phase: how many, in how many seconds.
 _PHASE = re.compile(r"(meta-train|targets): (\d+) in ([\d.]+) s")
 _SMALL = ("meta_train.steps=200", "evaluate.targets=100", "evaluate.workers=1")
@@ -88,13 +88,6 @@ def table(found: Found, recipe: str, changes: Sequence[str]) -> str:
     return "\n".join([*lines, "", f"`{' '.join([recipe, *changes])}`; {machine}."])
 
 
-def put(text: str, page: str) -> str:
-    """The page with the text in its marked place."""
-    before, _, rest = page.partition(_BEGIN)
-    _, _, after = rest.partition(_END)
-    return f"{before}{_BEGIN}\n{text}\n{_END}{after}"
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
     parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", default=list(_SMALL))
@@ -106,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     made = table(found, chosen.recipe, chosen.changes)
     print(made)
     if chosen.write:
-        PAGE.write_text(put(made, PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+        PAGE.write_text(put("scaling", made, PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

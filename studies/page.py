@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import pages
 from metaforge.arm_names import SP_WITHOUT_TARGET, WITHOUT_TARGET
 from metaforge.errors import DataError
 from metaforge.records import write_atomic
@@ -188,6 +190,12 @@ def made_by(runs: Runs, folder: Path) -> str:
     return "\n".join(lines)
 
 
+def speed(runs: Runs, folder: Path) -> str:
+    """The benchmarks' table, in the place that ``python -m benchmarks --write`` fills too."""
+    text = pages.speed(json.loads(pages.MEASURED.read_text()))
+    return pages.put("speed", text, "<!-- speed: begin --><!-- speed: end -->")
+
+
 _MISSING = "(not yet measured)"
 _PARTS: dict[str, Callable[[Runs, Path], str]] = {
     "headline": headline,
@@ -197,6 +205,7 @@ _PARTS: dict[str, Callable[[Runs, Path], str]] = {
     "signatures": signatures,
     "steps": steps,
     "banks": banks,
+    "speed": speed,
     "made_by": made_by,
 }
 

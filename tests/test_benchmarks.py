@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import check
+from benchmarks import check, harness, pages
 from benchmarks.harness import Row, compare, machine
 
 PEER, OURS = "peer", "metaforge"
@@ -113,3 +113,29 @@ def test_arguments_that_do_not_fit_are_refused(arguments, words, capsys):
         command.main(arguments)
     assert stopped.value.code == 2
     assert words in capsys.readouterr().err
+
+
+# -- the page ------------------------------------------------------------------------------
+
+
+def test_the_results_page_has_the_table_of_what_was_measured():
+    page = pages.RESULTS.read_text(encoding="utf-8")
+    text = pages.speed(json.loads(pages.MEASURED.read_text()))
+    assert pages.put("speed", text, page) == page
+    assert pages.put("speed", "nothing", page) != page
+
+
+def test_what_is_measured_again_takes_the_place_of_its_own_benchmark(tmp_path):
+    path, page = tmp_path / "measured.json", tmp_path / "page.md"
+    page.write_text("above\n<!-- speed: begin -->\nold\n<!-- speed: end -->\nbelow")
+    pages.keep(harness.content({"a": [row(2.0)], "b": [row(3.0)]}), path, page)
+    pages.keep(harness.content({"b": [row(4.0)]}), path, page)
+    text = page.read_text()
+    assert text.startswith("above\n")
+    assert text.endswith("\nbelow")
+    assert "| metaforge | 500 | 500 .. 500 | 2 |" in text
+    assert "| metaforge | 250 | 250 .. 250 | 4 |" in text
+    assert "| peer (peer) | 1000 | 1000 .. 1000 | 1 |" in text
+    assert text.count("Measured on: ") == 1, "one machine is named once"
+    with pytest.raises(ValueError, match="no <!-- other: begin -->"):
+        pages.put("other", "text", text)

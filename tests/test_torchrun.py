@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import metaforge
-from benchmarks import scaling
+from benchmarks import pages, scaling
 from metaforge import metatrain, place
 from metaforge.errors import NumericError, PluginError, RecipeError
 from metaforge.evaluation import Evaluator
@@ -239,12 +239,13 @@ def test_without_variables_there_is_one_process(monkeypatch):
 
 def test_the_benchmark_fills_its_place_in_the_docs_and_no_other():
     page = scaling.PAGE.read_text(encoding="utf-8")
+    before = page.partition("<!-- scaling: begin -->\n")[2].partition("\n<!-- scaling: end -->")[0]
     log = "12:00:00 meta-train: 200 in 4.0 s\n12:00:09 targets: 100 in 9.0 s\n"
     found = {1: scaling.read(log), 2: scaling.read(log.replace("9.0", "4.5"))}
     assert found[1] == {"meta-train": 0.02, "targets": 0.09}
-    filled = scaling.put(scaling.table(found, "sp_ls", ["seed=1"]), page)
+    filled = pages.put("scaling", scaling.table(found, "sp_ls", ["seed=1"]), page)
     assert "| 2 | 20.00 | 1.00 | 45.00 | 2.00 |" in filled
-    assert scaling.put("Not measured yet.", filled) == page
+    assert pages.put("scaling", before, filled) == page
 
 
 @pytest.mark.slow
