@@ -47,7 +47,7 @@ def rows() -> Iterator[Row]:
     colours = TaskShape("classification", (3, 32, 32), 5, shots=1, queries=15)
     resnet12 = ResNet12(ResNet12Options(widths=(8, 16, 32, 64)))
     module = resnet12.build(colours, torch.Generator().manual_seed(0))
-    yield _row("resnet12, narrow, 3x32x32", module, colours, 2, 2, promised=0.95, rounds=3)
+    yield _row("resnet12, narrow, 3x32x32", module, colours, 2, 2, promised=0.95, rounds=9)
 
 
 def linear(rounds: int = 15) -> Row:

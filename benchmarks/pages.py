@@ -54,7 +54,7 @@ def speed(measured: Mapping[str, Any]) -> str:
 
 
 def _table(row: Mapping[str, Any]) -> str:
-    lines = [_HEADER, ("---", *["---:"] * (len(_HEADER) - 1))]
+    lines: list[Sequence[str]] = [_HEADER, ("---", *["---:"] * (len(_HEADER) - 1))]
     lines += [_line(name, entry, name == row["peer"]) for name, entry in row["entries"].items()]
     title = f"**{row['name']}**" + (f": {row['note']}" if row["note"] else "")
     return "\n".join([title, "", *("| " + " | ".join(line) + " |" for line in lines)])

@@ -36,7 +36,7 @@ TARGETS, WIDTH, LINEAR_WIDTH = 100, 640, 64
 _WIDTHS = f"signatures of {WIDTH} columns, {LINEAR_WIDTH} for the linear kernel"
 SOLVERS = ("float32", "cg", "nystrom")
 #: Banks and rounds; the larger ones are those that ``--full`` adds.
-SIZES, LARGE = ((2000, 15), (5000, 7), (10_000, 3)), ((20_000, 1), (30_000, 1))
+SIZES, LARGE = ((2000, 7), (5000, 3), (10_000, 1)), ((20_000, 1), (30_000, 1))
 #: A bank of 30,000 has to fit beside what else a small machine does.
 MOST = 9 * 10**9
 

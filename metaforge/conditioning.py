@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metaforge import seeding
+from metaforge import memory, seeding
 from metaforge.contracts import InnerAlgorithm, Params, Tree
 from metaforge.diagnosis import TaskLosses
 from metaforge.metatrain import LearnedWeighting, WarmStart
@@ -26,6 +26,8 @@ from metaforge.tasks import TaskBatch, TaskSource, concatenate
 
 #: Bank tasks held at once for a target: bounds memory, whatever J.
 HELD_TASKS = 512
+#: Runs between calls of ``memory.give_back``, which takes milliseconds.
+_GIVE_BACK_EVERY = 20
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ class Conditioner:
 
     def __init__(self, recipe: Recipe, source: TaskSource, inner: InnerAlgorithm, start: WarmStart):
         self.recipe, self.source, self.inner, self.start = recipe, source, inner, start
+        self._runs = 0
 
     def run(
         self,
@@ -117,6 +120,9 @@ class Conditioner:
         for step in record_at:
             run.loop.advance(step)
             evaluate({name: value.detach() for name, value in run.optimizer.params.items()})
+        self._runs += 1
+        if self._runs % _GIVE_BACK_EVERY == 0:
+            memory.give_back()
         return run.loop.skipped
 
 
