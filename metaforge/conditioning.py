@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -28,6 +29,13 @@ from metaforge.tasks import TaskBatch, TaskSource, concatenate
 HELD_TASKS = 512
 #: Runs between calls of ``memory.give_back``, which takes milliseconds.
 _GIVE_BACK_EVERY = 20
+
+
+class _CarriesOn(Protocol):
+    def carry_on(self, flat: dict[str, Tensor]) -> None: ...
+
+
+Optimizer = TypeVar("Optimizer", bound=_CarriesOn)
 
 
 @dataclass(frozen=True)
@@ -120,10 +128,29 @@ class Conditioner:
         for step in record_at:
             run.loop.advance(step)
             evaluate({name: value.detach() for name, value in run.optimizer.params.items()})
-        self._runs += 1
-        if self._runs % _GIVE_BACK_EVERY == 0:
-            memory.give_back()
+        self.finished(1)
         return run.loop.skipped
+
+    def optimizer(
+        self, learned: LearnedWeighting | None, kind: Callable[..., Optimizer]
+    ) -> Optimizer:
+        """A ``kind`` of optimiser on a target's copy of theta, or on those of several."""
+        settings = self.recipe.condition
+        made = kind(
+            self.start.theta,
+            settings.optimizer,
+            learned.parameters if learned else None,
+            learned.weighting.learning_rate if learned else 0.0,
+        )
+        if settings.optimizer_state == "meta-train":
+            made.carry_on(self.start.rule)
+        return made
+
+    def finished(self, n_runs: int) -> None:
+        """Count runs, and give unused memory back now and then."""
+        before, self._runs = self._runs, self._runs + n_runs
+        if self._runs // _GIVE_BACK_EVERY > before // _GIVE_BACK_EVERY:
+            memory.give_back()
 
 
 @dataclass
@@ -142,16 +169,7 @@ class _TargetRun:
         self.draws = target_draws(recipe, arm.recall, target_id)
         self._target_id = target_id
         self._own_term = self.target.support_as_query()
-        learned = arm.recall.learned
-        start = self.conditioner.start
-        self.optimizer = OuterOptimizer(
-            start.theta,
-            recipe.condition.optimizer,
-            learned.parameters if learned else None,
-            learned.weighting.learning_rate if learned else 0.0,
-        )
-        if recipe.condition.optimizer_state == "meta-train":
-            self.optimizer.carry_on(start.rule)
+        self.optimizer = self.conditioner.optimizer(arm.recall.learned, OuterOptimizer)
         self.loop = OuterLoop(
             self.optimizer,
             self.inner,

@@ -18,10 +18,12 @@ def cores() -> int:
 
 @contextmanager
 def every_core() -> Iterator[None]:
-    """PyTorch computes on all cores, as SciPy's LAPACK does unless ``OMP_NUM_THREADS`` is set;
-    then on as many as before."""
+    """PyTorch computes on all cores, or on as many as ``OMP_NUM_THREADS`` says, as SciPy's LAPACK
+    does; then on as many as before."""
     before = torch.get_num_threads()
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or cores()))
+    # a list has the number of each level of nesting; what is no number says nothing
+    said = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    torch.set_num_threads(int(said) if said.isdecimal() and int(said) else cores())
     try:
         yield
     finally:

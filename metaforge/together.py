@@ -8,6 +8,7 @@ so its results are those it has alone, to rounding.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -46,6 +47,7 @@ def condition(
     for step in record_at:
         run.advance(step)
         evaluate({name: value.detach() for name, value in run.optimizer.params.items()})
+    conditioner.finished(len(arms))
     return run.skipped.tolist()
 
 
@@ -62,23 +64,15 @@ class _Run:
 
     def __init__(self, conditioner: Conditioner, targets: TaskBatch, arms: Sequence[Arm]):
         self.conditioner, self.arms, self.arm = conditioner, arms, arms[0]
-        recipe, start, learned = conditioner.recipe, conditioner.start, self.arm.recall.learned
-        self.inner, self.recipe = conditioner.inner, recipe
+        self.inner, self.recipe = conditioner.inner, conditioner.recipe
         self.target_ids = targets.task_ids.tolist()
         pairs = zip(arms, self.target_ids, strict=True)
-        draws = [target_draws(recipe, arm.recall, target_id) for arm, target_id in pairs]
+        draws = [target_draws(self.recipe, arm.recall, target_id) for arm, target_id in pairs]
         self._ids = np.stack([each.ids for each in draws], 1)  # [J, T, B]
         self._draw_weights = np.stack([each.weights for each in draws], 1)
         self._own_term = targets.support_as_query()
-        self.optimizer = StackedOptimizer(
-            len(arms),
-            start.theta,
-            recipe.condition.optimizer,
-            learned.parameters if learned else None,
-            learned.weighting.learning_rate if learned else 0.0,
-        )
-        if recipe.condition.optimizer_state == "meta-train":
-            self.optimizer.carry_on(start.rule)
+        copies = partial(StackedOptimizer, len(arms))
+        self.optimizer = conditioner.optimizer(self.arm.recall.learned, copies)
         self.skipped = torch.zeros_like(self.optimizer.steps)
         self.step = 0
         self._span = range(0)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from metaforge import seeding
+from metaforge import memory, seeding
 from metaforge.conditioning import Arm, Conditioner, Recall, draw
 from metaforge.metatrain import WarmStart
 from metaforge.optimizers import OuterOptimizer
@@ -184,6 +184,21 @@ def test_memory_is_flat_over_500_targets(keep):
         grown, since_the_tenth, one_theta = pool.apply(_grown_over_targets, (keep,))
     flat = grown < 250 * one_theta / 2 and since_the_tenth < 20e6
     assert flat is not keep
+
+
+def test_unused_memory_is_given_back_every_twenty_runs_at_once_or_not(monkeypatch):
+    given = []
+    monkeypatch.setattr(memory, "give_back", lambda: given.append(True))
+    conditioner = Conditioner(recipe(), None, None, None)
+    for n_runs, expected in ((1, 0), (18, 0), (1, 1), (64, 2), (15, 2), (1, 3)):
+        conditioner.finished(n_runs)
+        assert len(given) == expected
+
+
+def test_giving_back_is_left_out_where_the_allocator_has_no_such_call(monkeypatch):
+    memory.give_back()
+    monkeypatch.setattr(memory, "_trim", None)
+    memory.give_back()
 
 
 def _grown_over_targets(keep: bool) -> tuple[int, int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
@@ -92,34 +93,34 @@ def _few_products(monkeypatch) -> None:
 BEYOND = 1e8
 
 
+def assert_as_exact(weighting: Any, kernel: str, bank: str, ridge: float) -> None:
+    gram, cross = case(kernel, bank)
+    expected, condition = exact(kernel, bank, ridge)
+    state = weighting.fit(gram, NO_GROUPS)
+    found = weighting.weights(state, cross, cross[0])
+    assert system_residual(gram, state, found, cross) <= iterative.TOLERANCE
+    assert float(agreement(expected, found, 20).error.max()) <= condition * iterative.TOLERANCE
+
+
 @pytest.mark.parametrize("ridge", LAMBDAS)
 @pytest.mark.parametrize("bank", BANKS)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_float32_is_as_exact_or_says_that_it_cannot(kernel, bank, ridge) -> None:
-    gram, cross = case(kernel, bank)
-    expected, condition = exact(kernel, bank, ridge)
+    gram, _ = case(kernel, bank)
+    _, condition = exact(kernel, bank, ridge)
     weighting = tasml("float32", ridge)
     if condition > BEYOND:
         with pytest.raises(NumericError, match=r"take weighting\.solver: exact, or a larger"):
             weighting.fit(gram, NO_GROUPS)
         return
-    state = weighting.fit(gram, NO_GROUPS)
-    found = weighting.weights(state, cross, cross[0])
-    assert system_residual(gram, state, found, cross) <= iterative.TOLERANCE
-    assert float(agreement(expected, found, 20).error.max()) <= condition * iterative.TOLERANCE
+    assert_as_exact(weighting, kernel, bank, ridge)
 
 
 @pytest.mark.parametrize("ridge", LAMBDAS)
 @pytest.mark.parametrize("bank", BANKS)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_conjugate_gradients_are_as_exact(kernel, bank, ridge) -> None:
-    gram, cross = case(kernel, bank)
-    expected, condition = exact(kernel, bank, ridge)
-    weighting = tasml("cg", ridge, rank=120)
-    state = weighting.fit(gram, NO_GROUPS)
-    found = weighting.weights(state, cross, cross[0])
-    assert system_residual(gram, state, found, cross) <= iterative.TOLERANCE
-    assert float(agreement(expected, found, 20).error.max()) <= condition * iterative.TOLERANCE
+    assert_as_exact(tasml("cg", ridge, rank=120), kernel, bank, ridge)
 
 
 @pytest.mark.parametrize("ridge", LAMBDAS)
