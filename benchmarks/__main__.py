@@ -21,12 +21,14 @@ from benchmarks import check, harness, pages
 
 def main(arguments: list[str] | None = None) -> int:
     modules = {module.name for module in iter_modules([str(Path(__file__).parent)])}
-    names = sorted(modules - {"harness", "check", "pages", "__main__"})
+    names = sorted(modules - {"harness", "check", "pages", "costs", "__main__"})
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--write", action="store_true", help="and the table into docs/results.md")
-    parser.add_argument("--full", action="store_true", help="the larger sizes too, for hours")
+    parser.add_argument(
+        "--full", action="store_true", help="the larger banks too, for half an hour"
+    )
     parser.add_argument("--threads", type=int, help="torch's CPU threads")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1")
     quick = parser.add_mutually_exclusive_group()

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from metaforge.components import Context
+from metaforge.memory import give_back
 
 #: Where benchmarks compute; ``use`` sets it.
 _device = "cpu"
@@ -110,15 +111,12 @@ def compare(
     least_seconds: float = 0.02,
     memory: bool = True,
 ) -> Row:
-    """Time ``{name: callable}`` interleaved; one warm-up call each, then ``rounds`` rounds.
+    """Time ``{name: callable}`` interleaved; warm-up calls of each, then ``rounds`` rounds.
 
     A short callable is repeated within a round until ``least_seconds`` are filled.
     With ``memory``, one more call of each measures its peak.
     """
-    repeats = {}
-    for key, call in callables.items():
-        call()
-        repeats[key] = max(1, round(least_seconds / max(_time(call, 1), 1e-7)))
+    repeats = {key: _repeats(call, least_seconds) for key, call in callables.items()}
     seconds: dict[str, list[float]] = {key: [] for key in callables}
     order = list(callables)
     for _ in range(rounds):
@@ -132,24 +130,58 @@ def compare(
     return Row(name, peer, rounds_of, target, note, peaks)
 
 
+def once(
+    name: str,
+    callables: Mapping[str, Callable[[], Any]],
+    *,
+    peer: str,
+    target: Mapping[str, float] = MappingProxyType({}),
+    note: str = "",
+    most: Mapping[str, int] = MappingProxyType({}),
+) -> Row:
+    """Each callable a single time, its peak memory of that call: for what takes minutes, where
+    warming up is nothing."""
+    seconds, peaks = {}, {}
+    for key, call in callables.items():
+        peak, seconds[key] = _timed_peak(call)
+        if peak is not None:
+            peaks[key] = peak
+    return Row(
+        name, peer, {key: (took,) for key, took in seconds.items()}, target, note, peaks, most
+    )
+
+
+def _timed_peak(call: Callable[[], Any]) -> tuple[int | None, float]:
+    took: list[float] = []
+    peak = peak_memory(lambda: took.append(_time(call, 1)))
+    return peak, took[0]
+
+
+def _repeats(call: Callable[[], Any], least_seconds: float) -> int:
+    """How many calls fill these seconds, after one to warm up, which alone may do."""
+    if _time(call, 1) >= least_seconds:
+        return 1
+    return max(1, round(least_seconds / max(_time(call, 1), 1e-7)))
+
+
 def _time(call: Callable[[], Any], repeats: int) -> float:
     """Seconds of one call, averaged over back-to-back repeats."""
-    _synchronize()
+    synchronize()
     start = time.perf_counter()
     for _ in range(repeats):
         call()
-    _synchronize()
+    synchronize()
     return (time.perf_counter() - start) / repeats
 
 
-def _synchronize() -> None:
+def synchronize() -> None:
     if _device.startswith("cuda"):
         torch.cuda.synchronize(_device)
 
 
 def peak_memory(call: Callable[[], Any]) -> int | None:
-    """Peak bytes of a call above its start: allocated ones on CUDA, else resident ones; None
-    where Linux's /proc is missing."""
+    """Call it, and tell its peak bytes above the start: allocated ones on CUDA, else resident
+    ones; None where Linux's /proc is missing."""
     if _device.startswith("cuda"):
         torch.cuda.reset_peak_memory_stats(_device)
         start = torch.cuda.memory_allocated(_device)
@@ -157,8 +189,10 @@ def peak_memory(call: Callable[[], Any]) -> int | None:
         return torch.cuda.max_memory_allocated(_device) - start
     reset = Path("/proc/self/clear_refs")
     if not reset.exists():
+        call()
         return None
-    gc.collect()  # garbage that is freed within the call would hide as much of its own
+    gc.collect()  # garbage that is freed within the call would hide as much of its own,
+    give_back()  # and so would what the allocator holds from the calls before
     reset.write_text("5")  # 5 resets the high-water mark VmHWM (proc(5))
 
     before = resident("VmRSS")
@@ -183,6 +217,11 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "load": os.getloadavg()[0],
     }
+
+
+def facts() -> dict[str, Any]:
+    """``machine`` without its load, for pages."""
+    return {key: value for key, value in machine().items() if key != "load"}
 
 
 def _processor() -> str:

@@ -24,7 +24,14 @@ from benchmarks.pages import put
 PAGE = Path(__file__).parents[1] / "docs" / "scaling.md"
 #: What a run's log says of a phase: how many, in how many seconds.
 _PHASE = re.compile(r"(meta-train|targets): (\d+) in ([\d.]+) s")
-_SMALL = ("meta_train.steps=200", "evaluate.targets=100", "evaluate.workers=1")
+_SMALL = (
+    "meta_train.steps=200",
+    "bank.size=1000",
+    "condition.steps=20",
+    "evaluate.targets=24",
+    "evaluate.controls=[]",
+    "evaluate.workers=1",
+)
 
 
 Found = dict[int, dict[str, float]]
@@ -75,7 +82,7 @@ def rows() -> list[Row]:
 def table(found: Found, recipe: str, changes: Sequence[str]) -> str:
     """Markdown: a line for each number of ranks, and what it was measured on."""
     first = found[min(found)]
-    machine = ", ".join(f"{key} {value}" for key, value in harness.machine().items())
+    machine = ", ".join(f"{key} {value}" for key, value in harness.facts().items())
     lines = [
         "| ranks | ms a step | times as fast | ms a target | times as fast |",
         "| ---: | ---: | ---: | ---: | ---: |",

@@ -99,6 +99,28 @@ def test_every_row_has_its_peak_memory():
     assert set(made.memory) == {"a"}
 
 
+def test_what_takes_minutes_is_called_once_alone():
+    calls = {"a": 0, "b": 0}
+
+    def called(name: str) -> Callable[[], None]:
+        return lambda: calls.update({name: calls[name] + 1})
+
+    made = harness.once("made up", {name: called(name) for name in calls}, peer="a")
+    assert calls == {"a": 1, "b": 1}
+    assert set(made.memory) == set(calls)
+    assert all(len(took) == 1 for took in made.seconds.values())
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peaks are Linux's")
+def test_a_peak_counts_memory_that_the_calls_before_left_with_the_allocator():
+    def call() -> None:
+        [bytearray(100_000) for _ in range(300)]  # pieces that glibc keeps for itself
+
+    call()
+    call()
+    assert harness.peak_memory(call) > 25e6
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
