@@ -40,6 +40,8 @@ ALIASES = {
 
 #: The plugin interface's version; a component states the one it was written for.
 API_VERSION = 1
+#: The versions that are served; docs/plugins.md has the policy.
+API_SERVED = frozenset({API_VERSION})
 
 
 def canonical_kind(kind: str, further: tuple[str, ...] = ()) -> str:

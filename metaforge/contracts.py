@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from metaforge import losses
 from metaforge.components import Context
 from metaforge.options import Options
 from metaforge.tasks import TaskBatch, TaskKind, TaskShape
@@ -108,6 +109,11 @@ class InnerAlgorithm(Part, ABC):
     @abstractmethod
     def predict(self, params: Params, support: TaskBatch, query_x: Tensor) -> Tensor:
         """[B, Q, outputs]: logits (or scores, or regression values) of each query."""
+
+    def query_losses(self, params: Params, outputs: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+        """[B]: what ``losses`` makes of predictions [B, Q, outputs], outside of training, for
+        labels y and mask [B, Q]. Default: mean cross-entropy, or mean squared error of real y."""
+        return losses.task_losses(outputs, y, mask)
 
     @abstractmethod
     def export(self, params: Params, support: TaskBatch) -> nn.Module:

@@ -6,7 +6,14 @@ from typing import Any
 
 from metaforge import registry
 from metaforge.components import Component, Context
-from metaforge.contracts import InnerAlgorithm, TaskKernel, TaskWeighting, Tracker
+from metaforge.contracts import (
+    Backbone,
+    InnerAlgorithm,
+    Model,
+    TaskKernel,
+    TaskWeighting,
+    Tracker,
+)
 from metaforge.errors import PluginError, Problem, RecipeError
 from metaforge.options import Choice
 from metaforge.recipe.checks import unserved
@@ -15,6 +22,8 @@ from metaforge.tasks import TaskKind, TaskSource
 
 _CONTRACTS: dict[str, type] = {
     "dataset": TaskSource,
+    "backbone": Backbone,
+    "model": Model,
     "inner_algorithm": InnerAlgorithm,
     "task_kernel": TaskKernel,
     "task_weighting": TaskWeighting,

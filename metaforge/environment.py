@@ -12,10 +12,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from metaforge import __version__, registry
+from metaforge import __version__, plugins, registry
 from metaforge.components import Context
 from metaforge.errors import PluginError, RecipeError
-from metaforge.optional import OPTIONAL
+from metaforge.optional import COMPUTING, OPTIONAL
 from metaforge.options import Choice, holds_names, nested_kinds
 from metaforge.recipe.schema import Recipe
 from metaforge.records import read_json
@@ -102,7 +102,20 @@ def describe(recipe: Recipe, context: Context, ranks: int = 1) -> dict[str, Any]
         "threads": torch.get_num_threads(),
         "cpu_count": os.cpu_count(),
         "components": components(recipe),
+        "plugins": _plugins(),
         "git": _git_commit(),
+    }
+
+
+def _plugins() -> dict[str, dict[str, str]]:
+    """Every loaded plugin, by ``distribution:name``: its version and the hash of its files."""
+    return {
+        f"{plugin.distribution}:{plugin.name}": {
+            "version": plugin.version,
+            "source": plugin.source_hash,
+        }
+        for plugin in plugins.host().plugins
+        if plugin.state == "loaded"
     }
 
 
@@ -165,8 +178,8 @@ def _origin(identity: dict[str, str], run_dir: Path) -> str:
 
 
 def optional_versions() -> dict[str, str | None]:
-    """Versions of the packages that single components run on, for cache keys."""
-    return {package.name: _version(package.name) for package in OPTIONAL}
+    """Versions of the packages that single components compute with, for cache keys."""
+    return {package.name: _version(package.name) for package in COMPUTING}
 
 
 def _version(package: str) -> str | None:

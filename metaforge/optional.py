@@ -31,4 +31,10 @@ LEARN2LEARN = OptionalPackage(
 HIGHER = OptionalPackage(
     "higher", "inner algorithm unrolled", 'pip install --no-deps "higher==0.2.1"'
 )
-OPTIONAL = (LEARN2LEARN, HIGHER)
+TENSORBOARD = OptionalPackage(
+    "tensorboard", "tracker tensorboard", "pip install 'metaforge[tensorboard]'"
+)
+MLFLOW = OptionalPackage("mlflow", "tracker mlflow", "pip install 'metaforge[mlflow]'")
+#: Those that results depend on, and those that only watch.
+COMPUTING, WATCHING = (LEARN2LEARN, HIGHER), (TENSORBOARD, MLFLOW)
+OPTIONAL = (*COMPUTING, *WATCHING)

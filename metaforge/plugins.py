@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import pluggy
 
 from metaforge import hookspecs
-from metaforge.components import API_VERSION, KINDS, Component
+from metaforge.components import API_SERVED, KINDS, Component
 from metaforge.discovery import (
     Found,
     Settings,
@@ -65,6 +65,11 @@ class PluginRecord(NamedTuple):
 
     def __str__(self) -> str:
         return f"plugin {self.name!r} ({self.distribution} {self.version}".rstrip() + ")"
+
+    @property
+    def interfaces(self) -> tuple[int, ...]:
+        """The versions of the plugin interface that its components are written for."""
+        return tuple(sorted({component.api for component in self.components}))
 
     @property
     def source_hash(self) -> str:
@@ -168,9 +173,11 @@ def _refuse_bad_component(hook: str, kind: str, component: Component) -> None:
     name = f"{component.kind} {component.name!r}"
     if component.kind != kind:
         raise PluginError(f"{hook} returned a {name}, expected kind {kind!r}")
-    if component.api != API_VERSION:
+    if component.api not in API_SERVED:
+        served = " and ".join(map(str, sorted(API_SERVED)))
         raise PluginError(
-            f"{name} is written for plugin interface {component.api}, this one is {API_VERSION}"
+            f"{name} is written for plugin interface {component.api}, and this metaforge serves "
+            f"{served}: {_older_or_newer(component.api)}"
         )
     if not _NAME.fullmatch(component.name):
         raise PluginError(f"{hook} returned {name}: a name is letters, digits and . _ -")
@@ -186,6 +193,12 @@ def _refuse_bad_component(hook: str, kind: str, component: Component) -> None:
         )
     if options is None:
         _ = component.options_model  # refuses a bad class
+
+
+def _older_or_newer(api: int) -> str:
+    """What to do about a component of an interface that is not served."""
+    newest = max(API_SERVED)
+    return "a newer metaforge serves it" if api > newest else "the plugin needs a newer version"
 
 
 def _without_verbs(
@@ -267,6 +280,20 @@ class PluginHost:
         for record, other in self._loaded:
             if other.object is plugin.object:
                 raise PluginError(f"it is the same object as {record}")
+
+    def named(self, name: str) -> PluginRecord:
+        """The plugin of a name, or of ``distribution:name``, loaded or not.
+
+        Raises ``PluginError`` where there is none, or more than one.
+        """
+        found = [p for p in self.plugins if name in (p.name, f"{p.distribution}:{p.name}")]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            picks = " or ".join(f"{plugin.distribution}:{plugin.name}" for plugin in found)
+            raise PluginError(f"plugin {name!r} is there more than once: say {picks}")
+        names = [plugin.name for plugin in self.plugins]
+        raise PluginError(f"no plugin has the name {name!r}{did_you_mean(name, names)}")
 
     def check_options(self) -> None:
         """Import the options of every component now; a plugin with bad ones fails whole.

@@ -28,7 +28,7 @@ VERBS = {
     "report": ("metaforge.cli.report:command", "Print a run's results."),
     "cite": ("metaforge.cli.cite:command", "Print BibTeX for what a recipe uses."),
     "pretrain": ("metaforge.cli.pretrain:command", "Train a backbone for features."),
-    "plugins": ("metaforge.cli.plugins:command", "List plugins, and why any is left out."),
+    "plugins": ("metaforge.cli.plugins:command", "List, show and check plugins."),
     "schema": ("metaforge.cli.schema:command", "Print the JSON schema of recipes."),
     "doctor": ("metaforge.cli.doctor:command", "Check the environment, and say what is missing."),
 }

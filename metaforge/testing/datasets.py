@@ -11,7 +11,7 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 from itertools import chain, combinations
 from typing import Any
 
@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from metaforge.tasks import SPLITS, TaskBatch, TaskSource, View
+from metaforge.testing.law import Law, check_all
 
 Make = Callable[[int], TaskSource]
 _ARRAYS = ("support_x", "support_y", "query_x", "query_y", "support_mask", "query_mask", "task_ids")
@@ -47,33 +48,56 @@ class Drawn:
         return [list(chain.from_iterable(told[side])) for told in self.described]
 
 
-def check_task_source(
+def check_task_source(make: Make, **more: Any) -> None:
+    """Every law but that of processes; ``more`` is what ``task_source_laws`` takes."""
+    check_all(task_source_laws(make, **more))
+
+
+def task_source_laws(
     make: Make,
     *,
     tasks: int = 1000,
     splits: Sequence[str] = SPLITS,
     sample_groups: Mapping[int, int] | np.ndarray | None = None,
-) -> None:
-    """Every law but that of processes, on ``tasks`` tasks of each split.
+    processes: bool = False,
+) -> list[Law]:
+    """Every law, on ``tasks`` tasks of each split, which are drawn when the first is checked;
+    that of ``processes``, which starts one, if asked for.
 
     ``make`` builds the source from a seed; ``sample_groups`` gives the group of each sample
     id, where the source keeps groups on one side.
     """
-    source = make(0)
-    drawn = [Drawn(source, split, range(tasks)) for split in splits]
-    for some in drawn:
-        check_shapes(some)
-        check_purity(some)
-        check_groups(some)
-        if source.shape.kind == "classification":
-            check_labels(some)
-            check_distinct_classes(some)
-            check_samples(some)
-            check_identity(some)
-            if sample_groups is not None:
-                check_sample_groups(some, sample_groups)
-    check_splits(drawn)
-    check_seeds(make, splits, range(min(tasks, 100)))
+
+    @cache
+    def drawn() -> list[Drawn]:
+        source = make(0)
+        return [Drawn(source, split, range(tasks)) for split in splits]
+
+    def of_each(name: str, check: Callable[..., None], *more: Any, kinds: str = "any") -> Law:
+        def law() -> None:
+            for some in drawn():
+                if kinds in ("any", some.source.shape.kind):
+                    check(some, *more)
+
+        return Law(name, law)
+
+    of_classes = partial(of_each, kinds="classification")
+    laws = [
+        of_each("shapes", check_shapes),
+        of_each("purity", check_purity),
+        of_each("groups", check_groups),
+        of_classes("labels", check_labels),
+        of_classes("distinct classes", check_distinct_classes),
+        of_classes("disjoint samples", check_samples),
+        of_classes("identity of samples", check_identity),
+        Law("splits", lambda: check_splits(drawn())),
+        Law("seeds", lambda: check_seeds(make, splits, range(min(tasks, 100)))),
+    ]
+    if sample_groups is not None:
+        laws.append(of_classes("sample groups", check_sample_groups, sample_groups))
+    if processes:
+        laws.append(Law("processes", lambda: check_processes(drawn()[0])))
+    return laws
 
 
 def check_shapes(drawn: Drawn) -> None:

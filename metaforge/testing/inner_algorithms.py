@@ -13,14 +13,17 @@ import io
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache, partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from metaforge import losses, seeding
+from metaforge import seeding
 from metaforge.contracts import InnerAlgorithm, Params, Tree
 from metaforge.errors import MetaforgeError
 from metaforge.tasks import TaskBatch, TaskShape
+from metaforge.testing.law import Law, check_all
 from metaforge.testing.stacking import check_stacking
 
 #: Of equalities in float64, relative to the largest entry.
@@ -71,36 +74,69 @@ def toy_tasks(
     )
 
 
-def check_inner_algorithm(
-    algorithm: InnerAlgorithm,
+def check_inner_algorithm(algorithm: InnerAlgorithm, shape: TaskShape, **more: Any) -> None:
+    """Every law, on toy tasks; ``more`` is what ``inner_algorithm_laws`` takes."""
+    check_all(inner_algorithm_laws(lambda: algorithm, shape, **more))
+
+
+def inner_algorithm_laws(
+    make: Callable[[], InnerAlgorithm],
     shape: TaskShape,
     *,
-    unadapted: InnerAlgorithm | None = None,
-    task_losses: TaskLosses = losses.task_losses,
+    unadapted: InnerAlgorithm | Callable[[], InnerAlgorithm] | None = None,
+    task_losses: TaskLosses | None = None,
     held_losses: HeldLosses | None = None,
-) -> None:
-    """Every law, on toy tasks. ``unadapted`` is the same algorithm with 0 inner steps; one with
-    an inner loop has to give it. ``task_losses`` is its outer loss on its own predictions;
+) -> list[Law]:
+    """Every law, on toy tasks; the algorithm is made when the first is checked. ``unadapted``
+    is the same algorithm with 0 inner steps, which one with an inner loop has to have.
+    ``task_losses`` is its outer loss on its own predictions, ``query_losses`` unless given;
     ``held_losses`` is for ``check_meta_gradient``."""
-    params = fresh_parameters(algorithm, shape)
-    tasks = toy_tasks(shape, unequal=True)
-    check_parameters_untouched(algorithm, params, tasks)
-    if algorithm.has_inner_loop:
-        assert unadapted is not None, "has_inner_loop: give the algorithm with 0 steps, unadapted"
-        fresh_parameters(unadapted, shape)
-        check_zero_steps(unadapted, params, tasks)
-    check_meta_gradient(algorithm, params, tasks, unadapted=unadapted, held_losses=held_losses)
-    check_adapts(algorithm, params, tasks)
-    check_losses_are_of_predictions(algorithm, params, tasks, task_losses)
-    check_task_independence(algorithm, params, tasks)
-    check_padding(algorithm, params, tasks)
-    check_query_by_query(algorithm, params, tasks)
-    check_evaluation_keeps_nothing(algorithm, params, tasks)
-    check_ways(algorithm, params, tasks)
-    check_export(algorithm, params, tasks)
-    check_features(algorithm, params, tasks)
-    if algorithm.vmappable:
-        check_stacking(algorithm, params, tasks)
+
+    @cache
+    def started() -> tuple[InnerAlgorithm, Params, TaskBatch]:
+        algorithm = make()
+        return algorithm, fresh_parameters(algorithm, shape), toy_tasks(shape, unequal=True)
+
+    @cache
+    def without_steps() -> InnerAlgorithm | None:
+        found = unadapted() if callable(unadapted) else unadapted
+        if found is not None:
+            fresh_parameters(found, shape)
+        return found
+
+    def law(name: str, check: Callable[..., None], *more: Any, **options: Any) -> Law:
+        return Law(name, lambda: check(*started(), *more, **options))
+
+    def zero_steps() -> None:
+        algorithm, params, tasks = started()
+        if algorithm.has_inner_loop:
+            other = without_steps()
+            assert other is not None, "has_inner_loop: give the algorithm with 0 steps, unadapted"
+            check_zero_steps(other, params, tasks)
+
+    def meta_gradient() -> None:
+        other = without_steps()
+        check_meta_gradient(*started(), unadapted=other, held_losses=held_losses)
+
+    def stacking() -> None:
+        if started()[0].vmappable:
+            check_stacking(*started())
+
+    return [
+        law("parameters untouched", check_parameters_untouched),
+        Law("zero steps", zero_steps),
+        Law("meta-gradient", meta_gradient),
+        law("adaptation", check_adapts),
+        law("losses are of predictions", check_losses_are_of_predictions, task_losses),
+        law("independence of tasks", check_task_independence),
+        law("padding", check_padding),
+        law("query by query", check_query_by_query),
+        law("evaluation keeps nothing", check_evaluation_keeps_nothing),
+        law("ways", check_ways),
+        law("export", check_export),
+        law("features", check_features),
+        Law("stacking", stacking),
+    ]
 
 
 def fresh_parameters(algorithm: InnerAlgorithm, shape: TaskShape) -> Params:
@@ -198,9 +234,11 @@ def check_losses_are_of_predictions(
     algorithm: InnerAlgorithm,
     params: Params,
     tasks: TaskBatch,
-    task_losses: TaskLosses = losses.task_losses,
+    task_losses: TaskLosses | None = None,
 ) -> None:
-    """The outputs that ``predict`` gives are those that ``losses`` scores."""
+    """The outputs that ``predict`` gives are those that ``losses`` scores, by ``query_losses``
+    or by the ``task_losses`` given."""
+    score = task_losses or partial(algorithm.query_losses, params)
     for b in range(len(tasks)):
         task = _without_padding(tasks, b)
         x, y = _query(task)
@@ -208,7 +246,8 @@ def check_losses_are_of_predictions(
             outputs = algorithm.predict(params, task.without_query(), x)
             found = algorithm.losses(params, task)
         assert outputs.shape == (*x.shape[:2], task.outputs), "predict: [B, Q, outputs]"
-        expected = task_losses(outputs, y, task.query_mask)
+        with torch.no_grad():
+            expected = score(outputs, y, task.query_mask)
         _close(found, expected, TOLERANCE, "losses are those of the predictions")
 
 

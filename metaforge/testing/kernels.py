@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -16,23 +17,45 @@ from torch import Tensor
 from metaforge.contracts import TaskKernel
 from metaforge.gram import shown
 from metaforge.tasks import TaskBatch
+from metaforge.testing.law import Law, check_all
 
 
 def check_kernel(make: Callable[[], TaskKernel], tasks: TaskBatch) -> None:
     """Every law, for a kernel made by ``make()`` and fitted on ``tasks`` (four or more)."""
-    kernel = fitted(make, tasks)
-    signatures = kernel.signature(shown(tasks, kernel))
-    check_signature(kernel, tasks)
-    check_sample_order(kernel, tasks)
-    check_padding(kernel, tasks)
-    check_label_numbering(kernel, tasks)
-    check_reads(kernel, tasks)
-    for bank in adversarial_banks(signatures).values():
-        check_gram(kernel, bank, signatures)
-        check_columns(kernel, bank, signatures)
-        check_positive_semidefinite(kernel, bank)
-    check_deterministic(make, tasks)
-    check_picklable(kernel, tasks)
+    check_all(kernel_laws(make, tasks))
+
+
+def kernel_laws(make: Callable[[], TaskKernel], tasks: TaskBatch) -> list[Law]:
+    """Every law; the kernel is made and fitted when the first is checked."""
+
+    @cache
+    def kernel() -> TaskKernel:
+        return fitted(make, tasks)
+
+    @cache
+    def signatures() -> Tensor:
+        return kernel().signature(shown(tasks, kernel()))
+
+    def on_bank(name: str, check: Callable[..., None], *others: Callable[[], Tensor]) -> Law:
+        def law() -> None:
+            check(kernel(), BANKS[name](signatures()), *(other() for other in others))
+
+        return Law(f"{_NAMES[check]}, bank: {name}", law)
+
+    laws = [
+        Law("signature", lambda: check_signature(kernel(), tasks)),
+        Law("order of samples", lambda: check_sample_order(kernel(), tasks)),
+        Law("padding", lambda: check_padding(kernel(), tasks)),
+        Law("numbering of classes", lambda: check_label_numbering(kernel(), tasks)),
+        Law("what it reads", lambda: check_reads(kernel(), tasks)),
+    ]
+    for name in BANKS:
+        laws.append(on_bank(name, check_gram, signatures))
+        laws.append(on_bank(name, check_columns, signatures))
+        laws.append(on_bank(name, check_positive_semidefinite))
+    laws.append(Law("deterministic", lambda: check_deterministic(make, tasks)))
+    laws.append(Law("picklable", lambda: check_picklable(kernel(), tasks)))
+    return laws
 
 
 def fitted(make: Callable[[], TaskKernel], tasks: TaskBatch) -> TaskKernel:
@@ -42,18 +65,25 @@ def fitted(make: Callable[[], TaskKernel], tasks: TaskBatch) -> TaskKernel:
     return kernel
 
 
-def adversarial_banks(signatures: Tensor) -> dict[str, Tensor]:
-    """Banks that break careless kernels, made of ordinary signatures [n, p]."""
-    return {
-        "ordinary": signatures,
-        "one task": signatures[:1],
-        "duplicates": signatures[torch.arange(2 * len(signatures)) % len(signatures)],
-        "all equal": signatures[:1].expand(8, -1).contiguous(),
-        "almost equal": signatures[:1] * (1 + 1e-9 * torch.arange(8.0).double()[:, None]),
-        "scaled up": 1e6 * signatures,
-        "scaled down": 1e-6 * signatures,
-        "far from the origin": signatures + 1e4,
-    }
+def _repeated(signatures: Tensor) -> Tensor:
+    return signatures[torch.arange(2 * len(signatures)) % len(signatures)]
+
+
+def _near(signatures: Tensor) -> Tensor:
+    return signatures[:1] * (1 + 1e-9 * torch.arange(8.0).double()[:, None])
+
+
+#: Banks that break careless kernels, made of ordinary signatures [n, p].
+BANKS: dict[str, Callable[[Tensor], Tensor]] = {
+    "ordinary": lambda signatures: signatures,
+    "one task": lambda signatures: signatures[:1],
+    "duplicates": _repeated,
+    "all equal": lambda signatures: signatures[:1].expand(8, -1).contiguous(),
+    "almost equal": _near,
+    "scaled up": lambda signatures: 1e6 * signatures,
+    "scaled down": lambda signatures: 1e-6 * signatures,
+    "far from the origin": lambda signatures: signatures + 1e4,
+}
 
 
 def check_signature(kernel: TaskKernel, tasks: TaskBatch) -> None:
@@ -167,6 +197,14 @@ def check_picklable(kernel: TaskKernel, tasks: TaskBatch) -> None:
         raise AssertionError(f"picklable: {error}") from error
     assert torch.equal(_gram_of(kernel, tasks), _gram_of(copy, tasks)), "picklable: same values"
     assert copy.state() == kernel.state(), "picklable: same state"
+
+
+#: Of the laws that are checked on every bank.
+_NAMES = {
+    check_gram: "gram",
+    check_columns: "columns of gram",
+    check_positive_semidefinite: "positive semi-definite",
+}
 
 
 def _gram_of(kernel: TaskKernel, tasks: TaskBatch) -> Tensor:

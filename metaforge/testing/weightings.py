@@ -14,6 +14,9 @@ import torch
 from torch import Tensor
 
 from metaforge.contracts import GramOperator, TaskWeighting, Tree
+from metaforge.errors import NumericError
+from metaforge.scoring import keep
+from metaforge.testing.law import Law, check_all
 
 #: Of equalities, relative to the largest weight. A solve is only as good as condition
 #: number x rounding: give ``check_weighting`` a larger one for a nearly singular bank.
@@ -96,15 +99,23 @@ def gaussian_case(n_tasks: int = 40, n_targets: int = 6, groups: int = 0) -> Cas
 
 def check_weighting(weighting: TaskWeighting, case: Case, tolerance: float = TOLERANCE) -> None:
     """Every law."""
-    check_shape(weighting, case)
-    check_declarations(weighting, case, tolerance)
-    check_permutation(weighting, case, tolerance)
-    check_columns(weighting, case, tolerance)
-    check_identical_tasks(weighting, case, tolerance)
+    check_all(weighting_laws(weighting, case, tolerance))
+
+
+def weighting_laws(weighting: TaskWeighting, case: Case, tolerance: float = TOLERANCE) -> list[Law]:
+    laws = [
+        Law("shape", lambda: check_shape(weighting, case)),
+        Law("declarations", lambda: check_declarations(weighting, case, tolerance)),
+        Law("permutation", lambda: check_permutation(weighting, case, tolerance)),
+        Law("columns", lambda: check_columns(weighting, case, tolerance)),
+        Law("identical tasks", lambda: check_identical_tasks(weighting, case, tolerance)),
+        Law("more kept than there are", lambda: check_keeps_all(weighting, case)),
+    ]
     if weighting.target_specific:
-        check_recalls_itself(weighting, case)
+        laws.append(Law("recalls itself", lambda: check_recalls_itself(weighting, case)))
     if weighting.learned:
-        check_learned(weighting, case)
+        laws.append(Law("learned", lambda: check_learned(weighting, case)))
+    return laws
 
 
 def weigh(weighting: TaskWeighting, case: Case) -> Tensor:
@@ -164,6 +175,17 @@ def check_identical_tasks(
     doubled = case.take(torch.cat([numbers, numbers[:5]]))
     weights = weigh(weighting, doubled)
     _close(weights[-5:], weights[:5], tolerance, "identical tasks: equal weights")
+
+
+def check_keeps_all(weighting: TaskWeighting, case: Case) -> None:
+    """With M above N the engine keeps every bank task, and has a sum to normalise by."""
+    weights = weigh(weighting, case)
+    try:
+        ids, kept = keep(weights, len(weights) + 1)
+    except NumericError as error:
+        raise AssertionError(f"M >= N: nothing to keep: {error}") from error
+    assert ids.shape == (len(case.own), len(weights)), "M >= N: keeps all"
+    _close(kept.sum(1), torch.ones_like(case.own), TOLERANCE, "M >= N: kept weights sum to 1")
 
 
 def check_recalls_itself(weighting: TaskWeighting, case: Case) -> None:

@@ -63,7 +63,7 @@ class ClosedForm(InnerAlgorithm):
         """The strength of the penalty, above 0."""
 
     @abstractmethod
-    def _task_losses(self, params: Params, outputs: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+    def query_losses(self, params: Params, outputs: Tensor, y: Tensor, mask: Tensor) -> Tensor:
         """[B]: the outer loss of outputs [B, Q, o], the mean over each task's queries."""
 
     def _calibration(self, params: Params) -> tuple[Tensor, Tensor] | None:
@@ -81,7 +81,7 @@ class ClosedForm(InnerAlgorithm):
         assert tasks.query_x is not None
         assert tasks.query_y is not None
         outputs = self._outputs(params, tasks, tasks.query_x, tasks.query_mask)
-        return self._task_losses(params, outputs, tasks.query_y, tasks.query_mask)
+        return self.query_losses(params, outputs, tasks.query_y, tasks.query_mask)
 
     def predict(self, params: Params, support: TaskBatch, query_x: Tensor) -> Tensor:
         support = self._fitting(params, support)

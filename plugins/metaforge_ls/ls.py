@@ -26,7 +26,7 @@ class Ls(ClosedForm):
     def _ridge(self, params: Params) -> float:
         return self.options.ridge
 
-    def _task_losses(self, params: Params, outputs: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+    def query_losses(self, params: Params, outputs: Tensor, y: Tensor, mask: Tensor) -> Tensor:
         return squared_errors(outputs, y, mask)
 
 

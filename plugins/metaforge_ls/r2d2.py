@@ -46,7 +46,7 @@ class R2d2(ClosedForm):
     def _calibration(self, params: Params) -> tuple[Tensor, Tensor]:
         return params["log_scale"].exp(), params["bias"]
 
-    def _task_losses(self, params: Params, outputs: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+    def query_losses(self, params: Params, outputs: Tensor, y: Tensor, mask: Tensor) -> Tensor:
         if not y.is_floating_point():
             # makes the bias's gradient zero exactly: Adam would follow rounding noise
             outputs = outputs - params["bias"]

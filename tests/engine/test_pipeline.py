@@ -30,6 +30,7 @@ from metaforge.errors import (
 from metaforge.evaluation import Evaluator
 from metaforge.metatrain import Progress
 from metaforge.pipeline import resume
+from metaforge.plugins import host
 from metaforge.recipe import load
 from metaforge.records import load_tensors, save_tensors
 from metaforge.report import render_text
@@ -193,6 +194,15 @@ def test_other_data_are_not_resumed():
     note.write_text(json.dumps({"fingerprint": "0" * 32}))
     with pytest.raises(DataError, match="its data have changed since it began"):
         resume(path)
+
+
+def test_the_environment_names_every_plugin_and_the_hash_of_its_files():
+    env = json.loads((Path(run()["run_dir"]) / "env.json").read_text())
+    found = {f"{p.distribution}:{p.name}": p for p in host().plugins if p.state == "loaded"}
+    assert set(env["plugins"]) == set(found)
+    weightings = env["plugins"]["metaforge:weightings"]
+    assert weightings["source"] == found["metaforge:weightings"].source_hash
+    assert weightings["version"] == metaforge.__version__
 
 
 def test_other_code_is_not_resumed():

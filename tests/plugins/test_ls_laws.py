@@ -30,7 +30,7 @@ def test_laws(name: str, shape: str) -> None:
 def test_the_outer_loss_of_ls_is_no_cross_entropy() -> None:
     algorithm, params = started(ls(), WIDE)
     with pytest.raises(AssertionError, match="of the predictions"):
-        laws.check_losses_are_of_predictions(algorithm, params, toy_tasks(WIDE))
+        laws.check_losses_are_of_predictions(algorithm, params, toy_tasks(WIDE), losses.task_losses)
 
 
 # -- broken specimens ----------------------------------------------------------------------
@@ -54,7 +54,7 @@ class PoolsTasks(Ls):
 class IgnoresQueryMasks(Ls):
     """Averages over padding too."""
 
-    def _task_losses(self, params: Params, outputs: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+    def query_losses(self, params: Params, outputs: Tensor, y: Tensor, mask: Tensor) -> Tensor:
         return squared_errors(outputs, y, torch.ones_like(mask))
 
 

@@ -1,0 +1,201 @@
+"""The laws of any component, by its name; and, for pytest, of every component of a plugin:
+
+``pytest --pyargs metaforge.testing.conformance --metaforge-plugin NAME``
+
+``metaforge plugins check NAME`` tells the same. Components are made as a run makes them, on toy
+tasks that they say they serve. An inner algorithm with an inner loop needs an option ``steps``
+that may be 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from metaforge import registry
+from metaforge.components import Component, Context
+from metaforge.creation import create
+from metaforge.errors import MetaforgeError, PluginError
+from metaforge.options import Choice, Options
+from metaforge.plugins import host
+from metaforge.recipe.resolve import checked_options
+from metaforge.suggest import did_you_mean
+from metaforge.tasks import TaskKind, TaskShape
+from metaforge.testing.datasets import task_source_laws
+from metaforge.testing.inner_algorithms import inner_algorithm_laws, toy_tasks
+from metaforge.testing.kernels import kernel_laws
+from metaforge.testing.law import Law
+from metaforge.testing.models import backbone_laws, model_laws
+from metaforge.testing.trackers import tracker_laws
+from metaforge.testing.weightings import gaussian_case, weighting_laws
+
+#: Tasks of a kind that components are tried on: vectors, else images.
+SHAPES: dict[TaskKind, tuple[TaskShape, ...]] = {
+    "classification": (
+        TaskShape("classification", (9,), 3, shots=2, queries=3),
+        TaskShape("classification", (1, 16, 16), 3, shots=2, queries=2),
+        TaskShape("classification", (3, 32, 32), 3, shots=2, queries=2),
+    ),
+    "regression": (
+        TaskShape("regression", (9,), 2, shots=5, queries=6),
+        TaskShape("regression", (1, 16, 16), 2, shots=4, queries=4),
+    ),
+}
+#: Images that a backbone is tried on, the first that it takes.
+_IMAGES = ((1, 28, 28), (3, 32, 32), (3, 84, 84), (3, 224, 224), (16,))
+_DATASET_TASKS = 200
+
+Create = Callable[..., Any]
+
+
+def laws_of_plugin(
+    name: str, options: Mapping[str, Mapping[str, Any]] | None = None
+) -> dict[str, list[Law]]:
+    """The laws of every component of a loaded plugin, by ``kind name``; ``options`` are for
+    components by name.
+
+    Raises ``PluginError`` for a plugin that is unknown, not loaded or without components, and
+    for options of a component that it does not have.
+    """
+    plugin = host().named(name)
+    if plugin.state != "loaded":
+        raise PluginError(f"{plugin} is {plugin.state}: {plugin.reason}")
+    given = dict(options or {})
+    if not plugin.components:
+        raise PluginError(f"{plugin} offers no component, so there is no law to check")
+    names = [component.name for component in plugin.components]
+    for other in set(given) - set(names):
+        raise PluginError(
+            f"{plugin} has no component {other!r}{did_you_mean(other, names)} "
+            f"(it has {', '.join(names)})"
+        )
+    return {
+        f"{component.kind} {component.name}": laws_of(
+            component.kind, f"{plugin.distribution}:{component.name}", given.get(component.name)
+        )
+        for component in plugin.components
+    }
+
+
+def laws_of(kind: str, name: str, options: Mapping[str, Any] | None = None) -> list[Law]:
+    """The laws of one component, with these options and the defaults of the others."""
+    component = registry.get(kind, name)
+    given = dict(options or {})
+
+    def make(context: Context | None = None, **more: Any) -> Any:
+        choice = Choice.model_validate({"use": name, **given, **more})
+        return create(component.kind, choice, context or Context(dtype="float64"))
+
+    try:
+        checked_options(component, given, lambda key: Path())
+        return _LAWS[component.kind](component, given, make)
+    except MetaforgeError as error:
+        return [Law("creation", partial(_fail, f"creation: {error}"))]
+
+
+def _fail(message: str) -> None:
+    raise AssertionError(message)
+
+
+def _kernel(component: Component, given: Mapping[str, Any], make: Create) -> list[Law]:
+    kinds = [kind for kind in SHAPES if not _unfit(component, given, "unfit", kind)]
+    return [
+        Law(f"{law}, {kind}", law.check)
+        for kind in kinds
+        for law in kernel_laws(make, toy_tasks(SHAPES[kind][0], 8))
+    ]
+
+
+def _weighting(component: Component, given: Mapping[str, Any], make: Create) -> list[Law]:
+    found = []
+    for groups, words in ((0, "no groups"), (4, "4 groups")):
+        weighting = make()
+        laws = weighting_laws(weighting, gaussian_case(groups=groups))
+        found += [Law(f"{law}, {words}", law.check) for law in laws]
+    return found
+
+
+def _inner_algorithm(component: Component, given: Mapping[str, Any], make: Create) -> list[Law]:
+    found: list[Law] = []
+    without = partial(make, steps=0) if "steps" in component.options_model.model_fields else None
+    served = component.tasks or make().tasks
+    for kind in (kind for kind in SHAPES if kind in served):
+        shape = _shape(component, given, kind)
+        laws = inner_algorithm_laws(make, shape, unadapted=without)
+        found += [Law(f"{law}, {kind}", law.check) for law in laws]
+    return found
+
+
+def _dataset(component: Component, given: Mapping[str, Any], make: Create) -> list[Law]:
+    def seeded(seed: int) -> Any:
+        return make(Context(seed=seed))
+
+    return task_source_laws(seeded, tasks=_DATASET_TASKS, processes=True)
+
+
+def _model(component: Component, given: Mapping[str, Any], make: Create) -> list[Law]:
+    return model_laws(make, _shape(component, given, "classification"))
+
+
+def _backbone(component: Component, given: Mapping[str, Any], make: Create) -> list[Law]:
+    return backbone_laws(lambda: make(Context()), _taken(make(Context())))
+
+
+def _tracker(component: Component, given: Mapping[str, Any], make: Create) -> list[Law]:
+    return tracker_laws(make)
+
+
+_LAWS: dict[str, Callable[[Component, Mapping[str, Any], Create], list[Law]]] = {
+    "task_kernel": _kernel,
+    "task_weighting": _weighting,
+    "inner_algorithm": _inner_algorithm,
+    "dataset": _dataset,
+    "model": _model,
+    "backbone": _backbone,
+    "tracker": _tracker,
+}
+
+
+def _unfit(component: Component, given: Mapping[str, Any], method: str, *arguments: Any) -> str:
+    """What a component's options say against tasks or inputs."""
+    options: Options = component.options_model.model_validate(dict(given))
+    return str(getattr(options, method)(*arguments))
+
+
+def _shape(component: Component, given: Mapping[str, Any], kind: TaskKind) -> TaskShape:
+    """The first shape of tasks that a component's options do not refuse."""
+    for shape in SHAPES[kind]:
+        if not _unfit(component, given, "unfit_inputs", shape.input_shape):
+            return shape
+    raise PluginError(f"{component.kind} {component.name!r}: its options refuse every toy input")
+
+
+def _taken(backbone: Any) -> tuple[int, ...]:
+    import torch
+
+    reasons = []
+    for shape in _IMAGES:
+        try:
+            backbone.features(torch.zeros(1, *shape))
+        except (RuntimeError, ValueError, MetaforgeError) as error:
+            reasons.append(f"{list(shape)}: {error}")
+        else:
+            return shape
+    raise PluginError("backbone: it takes none of the images tried: " + "; ".join(reasons))
+
+
+# -- pytest --------------------------------------------------------------------------------
+
+
+def pytest_generate_tests(metafunc: Any) -> None:
+    """A test for each law, of the plugins that ``--metaforge-plugin`` names."""
+    from metaforge.testing.pytest_plugin import chosen
+
+    laws = {f"{key}: {law}": law for key, found in chosen(metafunc.config) for law in found}
+    metafunc.parametrize("law", laws.values(), ids=laws)
+
+
+def test_law(law: Law) -> None:
+    law.check()

@@ -1,0 +1,298 @@
+"""``metaforge plugins check`` and pytest's form of it: every built-in conforms, what is broken is
+named, and what matches nothing fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+import torch
+from torch import nn
+
+from metaforge import registry
+from metaforge.contracts import Backbone, Model
+from metaforge.errors import PluginError
+from metaforge.plugins import host
+from metaforge.tasks import TaskShape
+from metaforge.testing import conformance, models
+from metaforge.testing.conformance import SHAPES
+
+#: Plugins whose data sets need files, or draw all of the glyphs: their laws are in tests/data and
+#: tests/glyphs.
+_OF_FILES = {"arrays", "glyphs", "leo_embeddings", "mixture"}
+_OPTIONAL = {"learn2learn": "learn2learn", "unrolled": "higher"}
+PLUGINS = [p.name for p in host().plugins if p.distribution == "metaforge"]
+VECTORS = SHAPES["classification"][0]
+
+BROKEN = '''
+    """A kernel that is none, and a weighting that is."""
+
+    import torch
+    from metaforge import hookimpl
+    from metaforge.components import Component
+    from metaforge.contracts import TaskKernel, TaskWeighting
+
+
+    class Skew(TaskKernel):
+        def signature(self, tasks):
+            return tasks.support_x.flatten(2).double().sum(1)
+
+        def gram(self, a, b):
+            return a.sum(1)[:, None] - b.sum(1)
+
+        def diag(self, a):
+            return torch.zeros(len(a), dtype=torch.float64)
+
+
+    class Even(TaskWeighting):
+        needs_gram = False
+        target_specific = False
+
+        def fit(self, gram, groups, *, kind="classification"):
+            return None
+
+        def weights(self, state, cross, self_):
+            return torch.full_like(cross, 1 / len(cross))
+
+
+    @hookimpl
+    def metaforge_task_kernels():
+        return [Component(kind="task_kernel", name="skew", target="skewed:Skew")]
+
+
+    @hookimpl
+    def metaforge_task_weightings():
+        return [Component(kind="task_weighting", name="even", target="skewed:Even")]
+'''
+
+
+@pytest.mark.parametrize("name", [name for name in PLUGINS if name not in _OF_FILES])
+def test_built_in_plugins_conform(name, monkeypatch):
+    if package := _OPTIONAL.get(name):
+        pytest.importorskip(package)
+    monkeypatch.setattr(conformance, "_DATASET_TASKS", 50)
+    found = conformance.laws_of_plugin(name)
+    assert found
+    for key, laws in found.items():
+        assert len({law.name for law in laws}) == len(laws) > 2, key
+        for law in laws:
+            if law.name != "processes":  # tests/data starts them
+                law.check()
+
+
+def metaforge(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+    (folder / "skewed.py").write_text(dedent(BROKEN))
+    return subprocess.run(
+        [sys.executable, "-m", "metaforge", "--plugin", "skewed.py", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_broken_laws_are_named_component_by_component_and_the_command_fails(tmp_path):
+    done = metaforge(tmp_path, "plugins", "check", "skewed")
+    assert done.returncode == PluginError.exit_code
+    assert "task_weighting even: 12 of 12 laws" in done.stdout
+    assert "broken: gram, bank: ordinary" in done.stdout
+    assert "symmetric, gram(a, b) = gram(b, a)^T" in done.stdout
+    assert "breaks" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["plugins", "check", "skew"], "no plugin has the name 'skew'; did you mean 'skewed'?"),
+        (["plugins", "show", "kernel"], "did you mean 'kernels'?"),
+        (["plugins", "check", "skewed", "evn.x=1"], "no component 'evn'; did you mean 'even'?"),
+        (["plugins", "check", "skewed", "x=1"], "expected COMPONENT.KEY=VALUE"),
+        (["-p", "no:ls", "plugins", "check", "ls"], "is blocked: blocked by -p no:ls"),
+    ],
+)
+def test_what_cannot_be_checked_is_an_error(tmp_path, arguments, words):
+    done = metaforge(tmp_path, *arguments)
+    assert done.returncode == PluginError.exit_code
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_options_that_a_component_lacks_break_its_laws_once(tmp_path):
+    done = metaforge(tmp_path, "plugins", "check", "kernels", "gaussian.widht=2")
+    assert done.returncode == PluginError.exit_code
+    assert done.stdout.count("widht") == 1
+    assert "task_kernel gaussian: 0 of 1 laws" in done.stdout
+    assert "task_kernel linear: 62 of 62 laws" in done.stdout
+
+
+def test_a_plugin_without_components_has_no_laws():
+    with pytest.raises(PluginError, match="no plugin has the name 'nothing'"):
+        conformance.laws_of_plugin("nothing")
+
+
+def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "--pyargs", "metaforge.testing.conformance", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_pytest_checks_a_plugin_law_by_law(tmp_path):
+    done = run_pytest(tmp_path, "--metaforge-plugin", "weightings", "-v")
+    assert done.returncode == 0, done.stdout
+    assert "test_law[task_weighting tasml: permutation, no groups] PASSED" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "say which plugin is checked"),
+        (["--metaforge-plugin", "nothing"], "no plugin has the name 'nothing'"),
+    ],
+)
+def test_pytest_without_a_law_to_check_fails(tmp_path, arguments, words):
+    done = run_pytest(tmp_path, *arguments)
+    assert done.returncode not in (0, 5)
+    assert words in done.stdout + done.stderr
+
+
+# -- models and backbones: what breaks their laws --------------------------------------------
+
+
+class Sound(Model):
+    def build(self, shape: TaskShape, generator: torch.Generator) -> nn.Module:
+        module = nn.Linear(shape.input_shape[0], shape.outputs)
+        for value in module.parameters():
+            nn.init.normal_(value, generator=generator)
+        return module
+
+
+class OneOutput(Sound):
+    def build(self, shape, generator):
+        return super().build(TaskShape("classification", shape.input_shape, 1, 1, 1), generator)
+
+
+class OwnGenerator(Sound):
+    def build(self, shape, generator):
+        return nn.Linear(shape.input_shape[0], shape.outputs)
+
+
+class AlwaysTheSame(Sound):
+    def build(self, shape, generator):
+        return super().build(shape, torch.Generator().manual_seed(7))
+
+
+class Centred(nn.Linear):
+    def forward(self, x):
+        return super().forward(x - x.mean(0))
+
+
+class SeesTheBatch(Sound):
+    def build(self, shape, generator):
+        module = Centred(shape.input_shape[0], shape.outputs)
+        module.load_state_dict(super().build(shape, generator).state_dict())
+        return module
+
+
+class SaysTransductive(Sound):
+    transductive = True
+
+
+class Cut(nn.Linear):
+    def forward(self, x):
+        return super().forward(x).detach() + self.bias
+
+
+class CutsTheGraph(Sound):
+    def build(self, shape, generator):
+        module = Cut(shape.input_shape[0], shape.outputs)
+        module.load_state_dict(super().build(shape, generator).state_dict())
+        return module
+
+
+@pytest.mark.parametrize(
+    ("broken", "law", "words"),
+    [
+        (OneOutput, "outputs", r"\[n, outputs\] = \[8, 3\], not \[8, 1\]"),
+        (OwnGenerator, "initialisation", "from the generator given alone"),
+        (AlwaysTheSame, "initialisation", "another generator, other parameters"),
+        (SeesTheBatch, "transductive", "not declared"),
+        (SaysTransductive, "transductive", "declared, but"),
+        (CutsTheGraph, "gradients", "none reaches weight"),
+    ],
+)
+def test_model_laws_reject_what_breaks_them(broken, law, words):
+    for each in models.model_laws(Sound, VECTORS):
+        each.check()
+    (check,) = [each.check for each in models.model_laws(broken, VECTORS) if each.name == law]
+    with pytest.raises(AssertionError, match=words):
+        check()
+
+
+class Pools(Backbone):
+    width, fingerprint = 2, "two means"
+
+    def features(self, images):
+        return images.flatten(1).unflatten(1, (2, -1)).mean(-1)
+
+
+class OneNumber(Pools):
+    width = 1
+
+
+class KeepsAGraph(Pools):
+    def features(self, images):
+        return super().features(images) * nn.Parameter(torch.ones(1))
+
+
+class Standardizes(Pools):
+    def features(self, images):
+        return super().features(images - images.mean(0))
+
+
+class NoName(Pools):
+    fingerprint = ""
+
+
+class OfALambda(Pools):
+    def __init__(self):
+        super().__init__()
+        self.map = lambda x: x
+
+
+@pytest.mark.parametrize(
+    ("broken", "law", "words"),
+    [
+        (OneNumber, "features", r"\[n, width\] = \[4, 1\]"),
+        (KeepsAGraph, "features", "no graph"),
+        (Standardizes, "features", "its own"),
+        (NoName, "fingerprint", "not empty"),
+        (OfALambda, "picklable", "picklable"),
+    ],
+)
+def test_backbone_laws_reject_what_breaks_them(broken, law, words):
+    shape = (1, 4, 4)
+    for each in models.backbone_laws(Pools, shape):
+        each.check()
+    (check,) = [each.check for each in models.backbone_laws(broken, shape) if each.name == law]
+    with pytest.raises(AssertionError, match=words):
+        check()
+
+
+def test_a_backbone_is_tried_on_the_images_that_it_takes():
+    made = registry.create("backbone", "glyph_conv")
+    assert len(conformance._taken(made)) == 3
+    with pytest.raises(PluginError, match="none of the images tried"):
+        conformance._taken(Picky())
+
+
+class Picky(Pools):
+    def features(self, images):
+        raise ValueError("no")
