@@ -29,6 +29,7 @@ VERBS = {
     "cite": ("metaforge.cli.cite:command", "Print BibTeX for what a recipe uses."),
     "pretrain": ("metaforge.cli.pretrain:command", "Train a backbone for features."),
     "plugins": ("metaforge.cli.plugins:command", "List, show and check plugins."),
+    "new": ("metaforge.cli.new:command", "Make a plugin of your own, tested and ready to install."),
     "schema": ("metaforge.cli.schema:command", "Print the JSON schema of recipes."),
     "doctor": ("metaforge.cli.doctor:command", "Check the environment, and say what is missing."),
 }
