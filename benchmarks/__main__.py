@@ -1,5 +1,6 @@
-"""``python -m benchmarks [NAME ...] [--full] [--device cuda] [--json FILE] [--write]``;
-no name runs all.
+"""``python -m benchmarks [NAME ...] [--full] [--device cuda] [--threads N] [--json FILE]
+[--write]``; no name runs all. Ranks and the cost model have commands of their own,
+``python -m benchmarks.scaling`` and ``python -m benchmarks.costs``.
 
 Ends with 1 if a promised ratio was missed. ``--check`` times a few quick rows instead and compares
 their ratios with ``stored.json``, which ``--store`` writes: 1 if one got slower by more than 20 %.
@@ -21,11 +22,15 @@ from benchmarks import check, harness, pages
 
 def main(arguments: list[str] | None = None) -> int:
     modules = {module.name for module in iter_modules([str(Path(__file__).parent)])}
-    names = sorted(modules - {"harness", "check", "pages", "costs", "__main__"})
+    names = sorted(modules - {"harness", "check", "pages", "costs", "scaling", "__main__"})
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
-    parser.add_argument("--write", action="store_true", help="and the table into docs/results.md")
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="keep the figures, and put the table into docs/results.md",
+    )
     parser.add_argument(
         "--full", action="store_true", help="the larger banks too, for half an hour"
     )

@@ -18,13 +18,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import harness
-from benchmarks.harness import Row
 from benchmarks.pages import put
 
 PAGE = Path(__file__).parents[1] / "docs" / "scaling.md"
 #: What a run's log says of a phase: how many, in how many seconds.
 _PHASE = re.compile(r"(meta-train|targets): (\d+) in ([\d.]+) s")
-_SMALL = (
+SMALL = (
     "meta_train.steps=200",
     "bank.size=1000",
     "condition.steps=20",
@@ -68,17 +67,6 @@ def read(log: str) -> dict[str, float]:
     return {name: float(seconds) / int(n) for name, n, seconds in _PHASE.findall(log)}
 
 
-def rows() -> list[Row]:
-    """One round of 1 and 2 ranks on a small run."""
-    found = measure((1, 2), "sp_ls", _SMALL)
-    return [
-        Row(
-            phase, "1 rank", {f"{k} rank{'s' * (k > 1)}": (v[phase],) * 2 for k, v in found.items()}
-        )
-        for phase in found[1]
-    ]
-
-
 def table(found: Found, recipe: str, changes: Sequence[str]) -> str:
     """Markdown: a line for each number of ranks, and what it was measured on."""
     first = found[min(found)]
@@ -90,14 +78,14 @@ def table(found: Found, recipe: str, changes: Sequence[str]) -> str:
     for ranks, seconds in sorted(found.items()):
         cells = [str(ranks)]
         for phase in ("meta-train", "targets"):
-            cells += [f"{1e3 * seconds[phase]:.2f}", f"{first[phase] / seconds[phase]:.2f}"]
+            cells += [f"{1e3 * seconds[phase]:.3g}", f"{first[phase] / seconds[phase]:.2f}"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, "", f"`{' '.join([recipe, *changes])}`; {machine}."])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
-    parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", default=list(_SMALL))
+    parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", default=list(SMALL))
     parser.add_argument("--ranks", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--recipe", default="sp_ls")
     parser.add_argument("--write", action="store_true", help=f"into {PAGE.name}")

@@ -344,6 +344,11 @@ def notes(recipe: Recipe, parts: Parts) -> list[str]:
         found.append(f"{recipe.weighting.use} learns from the bank: meta_train.tasks is bank")
     if recipe.precision == "tf32" and not parts.context.device.startswith("cuda"):
         found.append(f"precision: tf32 does nothing on {parts.context.device}: it is float32 there")
+    if recipe.precision == "bf16" and not parts.context.device.startswith("cuda"):
+        found.append(f"precision: bf16 is for CUDA; on {parts.context.device} it is slower")
+    if (recipe.evaluate.batch or 1) > 1:
+        if why := target_batch.obstacle(parts.inner, parts.context.device):
+            found.append(f"evaluate.batch: {recipe.evaluate.batch} is not heeded here: {why}")
     if is_transductive(parts):
         found.append("transductive: a target's query inputs are read before its evaluation")
     if recipe.evaluate.split != "test":

@@ -57,6 +57,9 @@ def test_the_table_has_a_line_for_every_plan_and_device_and_says_what_does_not_f
     ]
     assert model.memory(PLAN, off_cpu=False) == 8 * 30 * 2 + 8 * 30**2
     assert model.memory(PLAN, off_cpu=True) == 8 * 30 * 2 + 16 * 30**2
+    large = Plan(bank=10**6, targets=1, solver="cg")
+    vectors = 8 * 10**6 * 256 * 12
+    assert model.memory(large, off_cpu=False) == 8 * 10**6 * 640 + 8 * 10**9 + vectors
     lines = model.table([PLAN], columns).splitlines()[2:]
     on_cores, on_cards = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines)
     assert on_cores == ["30", "7", "exact", "cores", "14 s", "2.3 h", "84 s", "7.68e-06 GB"]

@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import re
+import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
+import click
 import numpy as np
 import pytest
 
 import metaforge
-from metaforge import discovery
+from metaforge import discovery, hookspecs
 from metaforge.cli import main
 from metaforge.cli.app import VERBS
+from metaforge.components import API_VERSION, load_attribute
 from metaforge.discovery import Settings
 from metaforge.recipe import load
 from metaforge.recipe.document import read
 from metaforge.recipe.trials import Trials
 from metaforge_weightings.options import TasmlOptions
+from tests.environments import Environment
 
 ROOT = Path(__file__).parents[1]
 
 
 def text(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
+
+
+def headings(name: str, level: int) -> list[str]:
+    """Those that are a piece of code."""
+    return re.findall(rf"^{'#' * level} `(.*)`$", text(name), re.MULTILINE)
 
 
 def blocks(name: str, language: str) -> list[str]:
@@ -36,7 +47,7 @@ def blocks(name: str, language: str) -> list[str]:
 def cauchy(tmp_path, monkeypatch):
     """The plugin of docs/plugins.md in a file of its own, loaded."""
     path = tmp_path / "cauchy.py"
-    path.write_text(blocks("docs/plugins.md", "python")[0])
+    path.write_text(_after("cauchy.py")[0])
     monkeypatch.chdir(tmp_path)
     discovery.configure(Settings(files=(path,)))
     yield metaforge.create("task_kernel", "cauchy")
@@ -44,9 +55,15 @@ def cauchy(tmp_path, monkeypatch):
     del sys.modules["cauchy"]
 
 
+def _after(words: str) -> list[str]:
+    """The blocks of Python of docs/plugins.md from some words on."""
+    rest = text("docs/plugins.md").partition(words)[2]
+    return re.findall(r"```python\n(.*?)```", rest, re.DOTALL)
+
+
 def law_test() -> dict:
     found: dict = {}
-    exec(blocks("docs/plugins.md", "python")[1], found)
+    exec(_after("cauchy.py")[1], found)
     return found
 
 
@@ -127,3 +144,108 @@ def test_the_architecture_has_each_module_once():
     modules = [path.stem for path in package.glob("*.py") if not path.stem.startswith("__")]
     folders = [f"{path.parent.name}/" for path in package.glob("*/__init__.py")]
     assert named == sorted(modules + folders)
+
+
+# -- hooks and commands ------------------------------------------------------------------------
+
+
+def signatures() -> list[str]:
+    """Every hook, as its specification has it."""
+    return [
+        name + str(inspect.signature(getattr(hookspecs, name))).replace("'", "")
+        for name in vars(hookspecs)
+        if name.startswith("metaforge_")
+    ]
+
+
+def test_every_hook_has_a_heading_with_its_signature():
+    assert headings("docs/plugins.md", 3) == signatures()
+
+
+def test_the_hooks_are_those_of_interface_1():
+    """A snapshot: a change here is one of the interface, for which docs/plugins.md has a policy."""
+    assert API_VERSION == 1
+    assert signatures() == HOOKS.strip().splitlines()
+
+
+HOOKS = """
+metaforge_datasets() -> Sequence[Component]
+metaforge_backbones() -> Sequence[Component]
+metaforge_models() -> Sequence[Component]
+metaforge_inner_algorithms() -> Sequence[Component]
+metaforge_task_kernels() -> Sequence[Component]
+metaforge_task_weightings() -> Sequence[Component]
+metaforge_trackers() -> Sequence[Component]
+metaforge_recipes() -> Sequence[Path]
+metaforge_add_commands(cli: click.Group) -> None
+metaforge_check_recipe(recipe: Recipe) -> Sequence[Problem]
+metaforge_run_started(run_dir: Path, recipe: Recipe) -> None
+metaforge_meta_step(step: int, metrics: Mapping[str, float]) -> None
+metaforge_target_evaluated(record: Mapping[str, Any]) -> None
+metaforge_run_finished(run_dir: Path, results: Mapping[str, Any]) -> None
+metaforge_report_sections(results: Mapping[str, Any]) -> Sequence[tuple[str, str]]
+"""
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every verb, and those below it."""
+    for verb, (target, _) in VERBS.items():
+        command = load_attribute(target)
+        yield verb, command
+        if isinstance(command, click.Group):
+            yield from ((f"{verb} {name}", below) for name, below in command.commands.items())
+
+
+def usage(name: str, command: click.Command) -> str:
+    pieces = command.collect_usage_pieces(click.Context(command, info_name=name))
+    return " ".join(["metaforge", name, *pieces])
+
+
+def test_every_command_has_a_heading_with_its_usage_and_its_options():
+    assert headings("docs/commands.md", 2) == [usage(*each) for each in commands()]
+    sections = text("docs/commands.md").split("\n## ")[1:]
+    for section, (_, command) in zip(sections, commands(), strict=True):
+        options = [p for p in command.params if isinstance(p, click.Option)]
+        lines = [f"- `{', '.join(option.opts)}`: {option.help}" for option in options]
+        assert re.findall(r"^- .*$", section, re.MULTILINE) == lines
+        assert command.help.split("\n\n")[0].split() == section.split("\n\n")[1].split()
+
+
+# -- the tutorial ------------------------------------------------------------------------------
+
+
+def test_the_code_of_the_tutorial_is_that_of_the_example():
+    weighting, options = blocks("docs/plugins.md", "python")[:2]
+    source = ROOT / "examples" / "metaforge-sliced" / "src" / "metaforge_sliced"
+    assert weighting == (source / "weighting.py").read_text(encoding="utf-8")
+    _, _, own = options.partition("class ")
+    assert own in (source / "options.py").read_text(encoding="utf-8")
+
+
+#: What makes the tutorial's runs small, and its seeds one.
+SMALLER = {
+    "sp_maml": [
+        *("sp_maml_sinusoids", "--quiet", "meta_train.steps=20", "bank.size=60"),
+        *("evaluate.targets=4", "condition.steps=5", "condition.record_at=[]"),
+    ],
+    "0,1,2": ["0"],
+}
+
+
+@pytest.mark.slow
+def test_the_tutorial_works_as_it_is_told(tmp_path):
+    """Its commands, in order, in an environment of its own; the runs smaller than there."""
+    place = Environment(tmp_path / "venv")
+    source = place.folder / "metaforge-softmax-nearest/src/metaforge_softmax_nearest"
+    for line in "".join(blocks("docs/plugins.md", "sh")[:2]).splitlines():
+        program, *given = shlex.split(line)
+        arguments = [part for word in given for part in SMALLER.get(word, [word])]
+        if program == "pip":
+            arguments += ["-q", "--no-deps", "--no-index", "--no-build-isolation"]
+        if given[0] == "show":  # from here on it is the author's own code
+            weighting, options = blocks("docs/plugins.md", "python")[:2]
+            (source / "weighting.py").write_text(weighting, encoding="utf-8")
+            (source / "options.py").write_text(options, encoding="utf-8")
+        done = place.call(program, *arguments)
+        assert done.returncode == 0, (line, done.stdout, done.stderr)
+    assert len(list((place.folder / "runs").iterdir())) >= 4

@@ -244,7 +244,7 @@ def test_the_benchmark_fills_its_place_in_the_docs_and_no_other():
     found = {1: scaling.read(log), 2: scaling.read(log.replace("9.0", "4.5"))}
     assert found[1] == {"meta-train": 0.02, "targets": 0.09}
     filled = pages.put("scaling", scaling.table(found, "sp_ls", ["seed=1"]), page)
-    assert "| 2 | 20.00 | 1.00 | 45.00 | 2.00 |" in filled
+    assert "| 2 | 20 | 1.00 | 45 | 2.00 |" in filled
     assert pages.put("scaling", before, filled) == page
 
 

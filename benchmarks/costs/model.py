@@ -10,7 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from metaforge_weightings.needs import BLOCKS
+import torch
+
+from metaforge_weightings.needs import BLOCKS, needed
 
 #: Right-hand sides that share the passes of ``cg`` over K.
 SHARING = 64 * BLOCKS
@@ -120,10 +122,10 @@ _SOLVERS = {"exact": _exact, "cg": _cg, "nystrom": _nystrom}
 
 
 def memory(plan: Plan, off_cpu: bool) -> float:
-    """Bytes that signatures and solver take, off the CPU a factor beside K."""
-    n = plan.bank
-    matrix = 8 * n**2 * (2 if off_cpu else 1)
-    return 8 * n * plan.columns + (matrix if plan.solver == "exact" else 24 * n * plan.landmarks)
+    """Bytes that signatures and solver take (docs/scores.md)."""
+    n, device = plan.bank, torch.device("cuda" if off_cpu else "cpu")
+    solve, _ = needed(plan.solver, n, plan.landmarks, device, "gaussian")
+    return 8 * n * plan.columns + solve
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,9 @@ import click
 @click.command(short_help="Make a plugin of your own, tested and ready to install.")
 @click.argument("kind", metavar="kernel|weighting|inner-algorithm|dataset|backbone|tracker")
 @click.argument("name")
-@click.option("--dir", "folder", type=click.Path(path_type=Path), help="Default: metaforge-NAME.")
+@click.option(
+    "--dir", "folder", type=click.Path(path_type=Path), help="The folder; default: metaforge-NAME."
+)
 def command(kind: str, name: str, folder: Path | None) -> None:
     """Write a distribution with one component NAME, its options and tests, to change.
 

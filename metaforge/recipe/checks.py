@@ -23,7 +23,7 @@ NO_GROUPS = (
 
 ONE_PRECISION = (
     "bf16 has networks' forward passes in bfloat16, and {} computes in one precision: set "
-    "float32 or tf32, or take another inner algorithm (ls, r2d2, maml)"
+    "float32, tf32 or float64, or take another inner algorithm (ls, r2d2, maml)"
 )
 
 Found = Iterator[tuple[Key, str]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from metaforge_sliced.kernel import Sliced
-from metaforge_sliced.options import NearestOptions, SlicedOptions
+from metaforge_sliced.options import SlicedOptions, SoftmaxNearestOptions
 from metaforge_sliced.weighting import SoftmaxNearest
 
 from metaforge.errors import NumericError
@@ -71,7 +71,7 @@ def test_tasks_that_are_all_the_same_are_an_error():
 
 def test_only_the_nearest_weigh_and_ties_share():
     cross = torch.tensor([[0.9], [0.5], [0.5], [0.1]], dtype=torch.float64)
-    weighting = SoftmaxNearest(NearestOptions(neighbours=2, temperature=0.5))
+    weighting = SoftmaxNearest(SoftmaxNearestOptions(neighbours=2, temperature=0.5))
     found = weighting.weights(None, cross, torch.ones(1).double())
     raw = torch.tensor([1.8, 1.0, 1.0], dtype=torch.float64).exp()
     torch.testing.assert_close(found[:, 0], torch.cat([raw / raw.sum(), torch.zeros(1).double()]))

@@ -41,7 +41,7 @@ def metaforge_task_weightings() -> Sequence[Component]:
             kind="task_weighting",
             name="softmax-nearest",
             target="metaforge_sliced.weighting:SoftmaxNearest",
-            options="metaforge_sliced.options:NearestOptions",
+            options="metaforge_sliced.options:SoftmaxNearestOptions",
             summary="a softmax of kernel values over the nearest bank tasks",
             api=1,
             target_specific=True,

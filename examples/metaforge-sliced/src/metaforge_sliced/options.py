@@ -13,6 +13,6 @@ class SlicedOptions(Options):
     width: PositiveFloat = Field(1.0, description="in units of the median distance of bank tasks")
 
 
-class NearestOptions(Options):
+class SoftmaxNearestOptions(Options):
     neighbours: PositiveInt = Field(50, description="bank tasks with a weight; ties share it")
     temperature: PositiveFloat = Field(0.1, description="of the softmax of kernel values")
