@@ -1,7 +1,9 @@
 """Factors of large banks' matrices on disk, by what they are factors of.
 
 A file holds a header and the triangle's square as LAPACK left it, column after column, so that
-it is mapped into memory and not read. The name is a digest of the signatures, of a part of the
+it is mapped into memory, shared with other processes. The header has a digest of all of it and
+the file's name, so that neither damage nor a file in another's place is taken for the factor.
+The name is a digest of the signatures, of a part of the
 kernel matrix, which has in it all that a kernel has fitted, of lambda and of what computes. On
 the CPU alone: elsewhere a factorisation takes less time than a file.
 
@@ -16,9 +18,12 @@ import json
 import os
 import platform
 import shutil
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy
@@ -35,12 +40,14 @@ from metaforge.threads import cores
 LEAST_TASKS = 8000
 _VARIABLE, _GIGABYTES = "METAFORGE_FACTORS", 10.0
 #: Bytes of the header, and what it begins with.
-_HEADER, _FORMAT = 4096, "metaforge factor 1"
+_HEADER, _FORMAT = 4096, "metaforge factor 2"
 #: Bytes of a disk that are left to others.
 _SPARE = 1 << 30
-#: Every so many columns are read again, to see whether a file is whole; tasks whose columns of K
-#: are in its name, and tasks whose square of K is; columns that are written at a time.
-_STRIDE, _PROBES, _SQUARE, _CHUNK = 64, 16, 1000, 256
+#: Tasks whose columns of K are in a file's name, and tasks whose square of K is; columns that are
+#: written, or digested, at a time.
+_PROBES, _SQUARE, _CHUNK = 16, 1000, 256
+#: Seconds after which a part that nobody has written to was left by a process that died.
+_ABANDONED = 600
 #: Environment variables that say how many threads LAPACK has, on which its bits depend.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -74,7 +81,13 @@ def kept(
     """
     n_tasks, size = gram.n_tasks, dtype.itemsize * gram.n_tasks**2 + _HEADER
     on_cpu = torch.device(context.device).type == "cpu"
-    if not on_cpu or n_tasks < LEAST_TASKS or size > limit():
+    if not on_cpu or n_tasks < LEAST_TASKS or not limit():
+        return make()
+    if size > limit():
+        context.report(
+            f"note: the bank's factor, {size / 1e9:.1f} GB, is not kept for the next run: "
+            f"{_VARIABLE} allows {limit() / 1e9:g}"
+        )
         return make()
     path = context.cache_dir / "factors" / f"{key(gram, ridge, dtype)}.factor"
     found = _load(path, n_tasks, dtype, context.report)
@@ -112,14 +125,16 @@ def _load(
             header = json.loads(file.read(_HEADER))
         # Copy on write: LAPACK is handed the memory as its own, and the file stays as it is.
         columns = np.memmap(path, _numpy(dtype), "c", _HEADER, (n_tasks, n_tasks))
-        if path.stat().st_size != columns.nbytes + _HEADER or header != _header(columns, header):
+        whole = path.stat().st_size == columns.nbytes + _HEADER
+        if not whole or header != _header(columns, path.stem, header):
             raise ValueError("it is not what was written")
-        os.utime(path)
     except (OSError, ValueError, KeyError, TypeError) as error:
         report(f"note: {path} is damaged ({error}) and made anew")
         with suppress(OSError):
             path.unlink()
         return None
+    with suppress(OSError):  # the cache may be another's, to be read alone
+        os.utime(path)
     report(f"scores: the factor of the bank's matrix from the cache, {path}")
     return Factor(torch.from_numpy(columns).T, header["jitter"], header["condition"])
 
@@ -130,16 +145,18 @@ def _save(path: Path, factor: Factor, size: int, report: Callable[[str], None]) 
     facts = {"jitter": factor.jitter, "condition": factor.condition}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _make_room(path.parent, limit() - size)
+        old = _oldest(path.parent, limit() - size)
         free = shutil.disk_usage(path.parent).free
-        if free < size + _SPARE:
+        if free + sum(one.stat().st_size for one in old) < size + _SPARE:
             report(
                 f"note: the bank's factor, {size / 1e9:.1f} GB, is not kept for the next run: "
                 f"{free / 1e9:.1f} GB are free in {path.parent}"
             )
             return
+        for one in old:
+            one.unlink(missing_ok=True)
         with _beside(path) as part, part.open("wb") as file:
-            file.write(json.dumps(_header(columns, facts)).encode().ljust(_HEADER))
+            file.write(json.dumps(_header(columns, path.stem, facts)).encode().ljust(_HEADER))
             for start in range(0, len(columns), _CHUNK):
                 file.write(np.ascontiguousarray(columns[start : start + _CHUNK]).data)
             file.flush()
@@ -164,28 +181,44 @@ def _beside(path: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-def _make_room(folder: Path, most: int) -> None:
-    """Remove what was not used for longest, until the factors take no more than ``most`` bytes."""
+def _oldest(folder: Path, most: int) -> list[Path]:
+    """What was not used for longest, without which the factors take no more than ``most`` bytes;
+    and parts that processes left which died."""
+    parts = [(file, file.stat()) for file in folder.glob(".*.factor.*.part")]
+    left = [file for file, stat in parts if time.time() - stat.st_mtime > _ABANDONED]
     files = sorted(folder.glob("*.factor"), key=lambda file: file.stat().st_mtime)
     taken = sum(file.stat().st_size for file in files)
     for file in files:
         if taken <= most:
             break
         taken -= file.stat().st_size
-        file.unlink(missing_ok=True)
+        left.append(file)
+    return left
 
 
-def _header(columns: np.ndarray, facts: dict[str, float]) -> dict[str, str | int | float]:
-    """What the file says of itself: ``facts``, and a digest of some of its columns."""
-    digest = hashlib.blake2b(np.ascontiguousarray(columns[::_STRIDE]).data, digest_size=16)
+def _header(columns: np.ndarray, name: str, facts: dict[str, float]) -> dict[str, Any]:
+    """What the file says of itself: its name, ``facts``, and a digest of all columns."""
     return {
         "format": _FORMAT,
+        "name": name,
         "tasks": len(columns),
         "dtype": columns.dtype.name,
-        "digest": digest.hexdigest(),
+        "digest": _digest(columns),
         "jitter": facts["jitter"],
         "condition": facts["condition"],
     }
+
+
+def _digest(columns: np.ndarray) -> str:
+    """Of the digests of its parts, which are made on all cores."""
+
+    def part(start: int) -> bytes:
+        some = np.ascontiguousarray(columns[start : start + _CHUNK])
+        return hashlib.blake2b(some.data, digest_size=16).digest()
+
+    with ThreadPoolExecutor(cores()) as pool:
+        parts = b"".join(pool.map(part, range(0, len(columns), _CHUNK)))
+    return hashlib.blake2b(parts, digest_size=16).hexdigest()
 
 
 def _numpy(dtype: torch.dtype) -> type[np.generic]:

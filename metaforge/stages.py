@@ -101,7 +101,8 @@ class Parts:
     def batch(self) -> int:
         """Targets conditioned at once."""
         device = self.context.device
-        return target_batch.count(self.recipe, self.source, self.inner, self.theta, device)
+        ranks = self.ranks.size
+        return target_batch.count(self.recipe, self.source, self.inner, self.theta, device, ranks)
 
     @cached_property
     def bank_groups(self) -> Tensor:
@@ -346,11 +347,24 @@ def notes(recipe: Recipe, parts: Parts) -> list[str]:
         found.append(f"precision: tf32 does nothing on {parts.context.device}: it is float32 there")
     if recipe.precision == "bf16" and not parts.context.device.startswith("cuda"):
         found.append(f"precision: bf16 is for CUDA; on {parts.context.device} it is slower")
-    if (recipe.evaluate.batch or 1) > 1:
-        if why := target_batch.obstacle(parts.inner, parts.context.device):
-            found.append(f"evaluate.batch: {recipe.evaluate.batch} is not heeded here: {why}")
+    found += _batch_notes(recipe, parts)
     if is_transductive(parts):
         found.append("transductive: a target's query inputs are read before its evaluation")
     if recipe.evaluate.split != "test":
         found.append(f"targets come from the {recipe.evaluate.split} split: not a test result")
     return found
+
+
+def _batch_notes(recipe: Recipe, parts: Parts) -> list[str]:
+    """What an ``evaluate.batch`` of the user's does not do."""
+    asked, sharers = recipe.evaluate.batch or 1, max(parts.workers, parts.ranks.size)
+    why = target_batch.obstacle(parts.inner, parts.context.device)
+    if asked > 1 and why:
+        return [f"evaluate.batch: {asked} is not heeded here: {why}"]
+    if asked > target_batch.share(recipe, sharers):
+        return [
+            f"evaluate.batch: {asked} leaves some of the {sharers} processes without targets: of "
+            f"{recipe.evaluate.targets * recipe.evaluate.runs}, take "
+            f"{target_batch.share(recipe, sharers)} or fewer at once"
+        ]
+    return []

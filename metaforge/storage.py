@@ -80,17 +80,22 @@ def blocks(path: Path) -> Iterator[np.ndarray]:
 class DiskRows:
     """The rows of an npy file as samples [n, *x] that are never all in memory.
 
-    path    the file; it must not change while it is in use
+    path    the file; it must not change while it is in use, which its time of change tells
     digest  of its numbers: what tells one content from another
     decode  makes samples [k, *x] of rows as they are on disk, of none too
 
     Rows are read by their place, not mapped: of a mapped file the system holds what is around
     each row too, a hundred times as much. It is safe to fork.
-    Raises ``DataError`` as ``numbers_of`` does.
+    Raises ``DataError`` as ``numbers_of`` does, and where the file has changed since ``changed``,
+    the time of change that another process found.
     """
 
     def __init__(
-        self, path: Path, digest: str, decode: Callable[[np.ndarray], np.ndarray] | None = None
+        self,
+        path: Path,
+        digest: str,
+        decode: Callable[[np.ndarray], np.ndarray] | None = None,
+        changed: int | None = None,
     ):
         self.path, self.digest, self._decode = path, digest, decode
         header, self._start = numbers_of(path)
@@ -98,6 +103,8 @@ class DiskRows:
         self._dtype = header.dtype
         self._file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         weakref.finalize(self, os.close, self._file)
+        self._changed = os.fstat(self._file).st_mtime_ns if changed is None else changed
+        self._refuse_changed()
         sample = self._decoded(np.empty((0, *self._row), self._dtype))
         self.shape = (header.shape[0], *sample.shape[1:])
         self.dtype = sample.dtype
@@ -108,14 +115,22 @@ class DiskRows:
     def take(self, rows: np.ndarray) -> np.ndarray:
         """[k, *x]: the samples of rows [k], each from 0 to n-1, in memory of their own.
 
-        Raises ``DataError`` if the file has become shorter.
+        Raises ``DataError`` if the file has changed, or become shorter.
         """
+        self._refuse_changed()
         found = np.empty((len(rows), *self._row), self._dtype)
         size = prod(self._row) * self._dtype.itemsize
         into = found.reshape(-1).view(np.uint8).data
         for place, row in enumerate(rows.tolist()):
             self._read(into[place * size : (place + 1) * size], self._start + row * size)
         return self._decoded(found)
+
+    def _refuse_changed(self) -> None:
+        if os.fstat(self._file).st_mtime_ns != self._changed:
+            raise DataError(
+                f"{self.path}: changed while it was in use, so that its tasks are no longer those "
+                "of one run; leave the file alone and start the run anew"
+            )
 
     def _read(self, into: memoryview, at: int) -> None:
         if hasattr(os, "preadv"):  # has no position that forked processes would share
@@ -132,4 +147,4 @@ class DiskRows:
 
     def __reduce__(self) -> Any:
         """Another process opens the file anew."""
-        return DiskRows, (self.path, self.digest, self._decode)
+        return DiskRows, (self.path, self.digest, self._decode, self._changed)

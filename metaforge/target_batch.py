@@ -39,16 +39,28 @@ def obstacle(inner: InnerAlgorithm, device: str) -> str | None:
 
 
 def count(
-    recipe: Recipe, source: TaskSource, inner: InnerAlgorithm, theta: Params, device: str
+    recipe: Recipe,
+    source: TaskSource,
+    inner: InnerAlgorithm,
+    theta: Params,
+    device: str,
+    ranks: int = 1,
 ) -> int:
-    """How many targets are conditioned at once: what ``evaluate.batch`` says, or as many as fit."""
+    """How many targets are conditioned at once: what ``evaluate.batch`` says, or as many as fit,
+    yet not more than leave each of several ranks its share."""
     if obstacle(inner, device):
         return 1
     if recipe.evaluate.batch is not None:
         return recipe.evaluate.batch
     if torch.device(device).type != "cuda":
         return 1
-    return fitting(memory.available(torch.device(device)), estimate(recipe, source, inner, theta))
+    fit = fitting(memory.available(torch.device(device)), estimate(recipe, source, inner, theta))
+    return min(fit, share(recipe, ranks))
+
+
+def share(recipe: Recipe, ranks: int) -> int:
+    """A rank's share of the targets, rounded up."""
+    return -(-recipe.evaluate.targets * recipe.evaluate.runs // ranks)
 
 
 def fitting(free: int | None, each: int) -> int:

@@ -8,6 +8,9 @@ from contextlib import contextmanager
 
 import torch
 
+#: Threads at most, whatever the environment says.
+_MOST = 1024
+
 
 def cores() -> int:
     """Processors that this process may use."""
@@ -23,7 +26,7 @@ def every_core() -> Iterator[None]:
     before = torch.get_num_threads()
     # a list has the number of each level of nesting; what is no number says nothing
     said = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    torch.set_num_threads(int(said) if said.isdecimal() and int(said) else cores())
+    torch.set_num_threads(min(int(said), _MOST) if said.isdecimal() and int(said) else cores())
     try:
         yield
     finally:

@@ -128,6 +128,10 @@ def test_a_peak_counts_memory_that_the_calls_before_left_with_the_allocator():
         (["--device", "cuda:99"], "--device cuda:99"),
         (["--check", "--store"], "not allowed with"),
         (["--check", "ls"], "leave out names"),
+        (["--check", "--full"], "leave out names"),
+        (["--threads", "0"], "--threads 0: expected 1 or more"),
+        (["--device", "meta"], "--device meta: expected cpu, cuda"),
+        (["--json", "no/such/folder/x.json"], "no folder that can be written"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(arguments, words, capsys):

@@ -53,7 +53,7 @@ def lacking_room(arrays: Arrays, name: str, context: Context) -> str:
     if arrays.is_folder:
         return ""
     member = _member(arrays, name)
-    if _copy_of(arrays, member, context).is_file():
+    if _is_whole(_copy_of(arrays, member, context), member):
         return ""
     folder = next(path for path in (context.cache_dir, *context.cache_dir.parents) if path.exists())
     free = shutil.disk_usage(folder).free
@@ -73,7 +73,7 @@ def _npy(arrays: Arrays, name: str, told: str, context: Context) -> Path:
         return arrays.path / f"{name}.npy"
     member = _member(arrays, name)
     path = _copy_of(arrays, member, context)
-    if not path.is_file():
+    if not _is_whole(path, member):
         if line := lacking_room(arrays, name, context):
             raise DataError(line)
         _copy(arrays, member, path, told, context)
@@ -90,6 +90,10 @@ def _copy_of(arrays: Arrays, member: zipfile.ZipInfo, context: Context) -> Path:
     assert arrays.path is not None
     content = member.filename, member.CRC, member.file_size
     return context.cache_dir / "arrays" / f"{_identity(arrays.path, *content)}.npy"
+
+
+def _is_whole(path: Path, member: zipfile.ZipInfo) -> bool:
+    return path.is_file() and path.stat().st_size == member.file_size
 
 
 def _copy(arrays: Arrays, member: zipfile.ZipInfo, path: Path, told: str, context: Context) -> None:

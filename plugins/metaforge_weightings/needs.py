@@ -16,6 +16,16 @@ _VECTORS = 12
 _COPIES = 3
 
 
+#: Landmarks fewer than this are no advice.
+_FEWEST = 50
+
+
+def _round(count: int) -> int:
+    """Down to two digits, as free memory comes and goes."""
+    digits = 10 ** max(0, len(str(count)) - 2)
+    return count // digits * digits
+
+
 def needed(
     solver: str, n_tasks: int, rank: int, device: torch.device, kernel_name: str
 ) -> tuple[int, str]:
@@ -45,6 +55,9 @@ def require(solver: str, n_tasks: int, rank: int, device: torch.device, kernel_n
         if free is not None and takes <= free and takes < size:
             fitting.append(f"{other} ({memory.gigabytes(takes)})")
     advice = f"weighting.solver: {' or '.join(fitting)}, " if fitting else ""
+    landmarks = (free or 0) // (_COPIES * 8 * n_tasks)
+    if not fitting and landmarks >= _FEWEST:
+        advice = f"weighting.solver: nystrom with weighting.rank: {_round(landmarks)} or less, "
     memory.require(
         size,
         device,

@@ -123,6 +123,8 @@ def single_precision(gram: GramOperator, ridge: float, context: Context) -> Solv
     Raises ``NumericError`` where the matrix is too ill-conditioned for float32: about 1e6.
     """
     remedy = "take weighting.solver: exact, or a larger weighting.lambda"
+    if ridge > torch.finfo(torch.float32).max:
+        raise NumericError(f"lambda = {ridge:g} is beyond float32: take weighting.solver: exact")
 
     def make() -> Factor:
         matrix = gram.dense(torch.float32)

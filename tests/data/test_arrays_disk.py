@@ -130,6 +130,15 @@ def test_a_file_is_copied_and_looked_through_once(tmp_path, heard, monkeypatch):
     assert (files(context), lines) == (before, [])
 
 
+def test_a_copy_that_was_cut_short_is_made_anew(tmp_path, heard):
+    path, (context, _) = put(tmp_path, "npz"), heard
+    first = source(path, context)
+    (copy,) = [one for one in files(context) if one.suffix == ".npy"]
+    copy = next(context.cache_dir.rglob(copy.name))
+    os.truncate(copy, copy.stat().st_size // 2)
+    assert source(path, context).fingerprint == first.fingerprint
+
+
 def test_files_of_one_s_own_are_not_copied(tmp_path, heard):
     path, (context, _) = put(tmp_path, "folder"), heard
     source(path, context)

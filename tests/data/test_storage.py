@@ -57,10 +57,25 @@ def test_another_process_opens_the_file_anew(tmp_path):
     assert np.array_equal(again.take(np.arange(9)), kept.take(np.arange(9)))
 
 
+def test_a_file_that_changes_in_use_is_told_here_and_in_another_process(tmp_path):
+    path = saved(tmp_path, BYTES)
+    kept = DiskRows(path, "digest")
+    kept.take(np.array([1]))
+    elsewhere = pickle.dumps(kept)
+    with path.open("r+b") as file:  # one number, in place
+        file.seek(-1, os.SEEK_END)
+        file.write(b"\0")
+    for use in (lambda: kept.take(np.array([1])), lambda: pickle.loads(elsewhere)):
+        with pytest.raises(DataError, match="changed while it was in use"):
+            use()
+
+
 def test_a_file_cut_short_in_use_is_told(tmp_path):
     path = saved(tmp_path, BYTES)
     kept = DiskRows(path, "digest")
+    times = path.stat().st_atime_ns, path.stat().st_mtime_ns
     os.truncate(path, path.stat().st_size - 1)
+    os.utime(path, ns=times)
     kept.take(np.array([698]))
     with pytest.raises(DataError, match="cut short while it was in use"):
         kept.take(np.array([698, 699]))

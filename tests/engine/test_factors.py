@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
@@ -171,6 +172,13 @@ def tear(path: Path) -> None:
     path.write_bytes(data)
 
 
+def flip(path: Path) -> None:
+    """One bit of one number."""
+    data = bytearray(path.read_bytes())
+    data[4096 + 8 * N * 3 + 17] ^= 1
+    path.write_bytes(data)
+
+
 def garble(path: Path) -> None:
     path.write_bytes(b"\xff" + path.read_bytes()[1:])
 
@@ -184,7 +192,7 @@ def lie(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"tasks": 150', b'"tasks": 151', 1))
 
 
-@pytest.mark.parametrize("damage", [shorten, lengthen, empty, tear, garble, rename, lie])
+@pytest.mark.parametrize("damage", [shorten, lengthen, empty, tear, flip, garble, rename, lie])
 def test_a_file_that_is_not_whole_is_made_anew(bench: Bench, damage: Callable[[Path], None]):
     expected = bits(bench.kept())
     damage(bench.files()[0])
@@ -195,12 +203,55 @@ def test_a_file_that_is_not_whole_is_made_anew(bench: Bench, damage: Callable[[P
     assert bench.made == 2  # what was made anew is whole
 
 
+def test_a_factor_in_the_place_of_another_is_made_anew(bench: Bench) -> None:
+    bench.kept(ridge=0.1)
+    (first,) = bench.files()
+    expected = bits(bench.kept(ridge=0.2))
+    (second,) = set(bench.files()) - {first}
+    shutil.copy(first, second)
+    assert bits(bench.kept(ridge=0.2)) == expected
+    assert bench.made == 3
+
+
+def test_a_factor_that_may_only_be_read_is_used(bench: Bench, monkeypatch) -> None:
+    bench.kept()
+
+    def refused(path: Path) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(os, "utime", refused)
+    bench.kept()
+    assert bench.made == 1
+    assert "from the cache" in bench.told[-1]
+
+
+def test_parts_of_processes_that_died_are_removed(bench: Bench) -> None:
+    bench.kept(ridge=0.1)
+    old, young = (bench.folder / f".{name}.factor.123.part" for name in "ab")
+    for part, age in ((old, 3600), (young, 1)):
+        part.write_bytes(b"half")
+        os.utime(part, (time.time() - age,) * 2)
+    bench.kept(ridge=0.2)
+    assert not old.exists()
+    assert young.exists(), "somebody may be writing to it"
+
+
+def test_a_disk_without_room_keeps_the_older_factors(bench: Bench, monkeypatch) -> None:
+    monkeypatch.setenv("METAFORGE_FACTORS", "0.0002")  # one of 184 kB
+    bench.kept(ridge=0.1)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(1, 1, 10**6))
+    bench.kept(ridge=0.2)
+    bench.kept(ridge=0.1)
+    assert bench.made == 2
+
+
 def test_a_small_bank_a_device_and_a_switch_keep_none(bench: Bench, monkeypatch) -> None:
     bench.kept(n=99)
     monkeypatch.setenv("METAFORGE_FACTORS", "0")
     bench.kept()
     monkeypatch.setenv("METAFORGE_FACTORS", "0.0001")  # 100 kB, and this one takes 180 kB
     bench.kept()
+    assert "METAFORGE_FACTORS allows 0.0001" in bench.told[-1]
     monkeypatch.delenv("METAFORGE_FACTORS")
     bench.context = Context(cache_dir=bench.folder.parent, device="cuda")
     bench.kept()

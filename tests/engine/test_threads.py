@@ -10,7 +10,16 @@ from metaforge.threads import cores, every_core
 
 @pytest.mark.parametrize(
     ("said", "expected"),
-    [("3", 3), (" 3 ", 3), ("3,1", 3), ("", None), ("0", None), ("many", None), ("-2", None)],
+    [
+        ("3", 3),
+        (" 3 ", 3),
+        ("3,1", 3),
+        ("", None),
+        ("0", None),
+        ("many", None),
+        ("-2", None),
+        (9 * "9", 1024),
+    ],
 )
 def test_the_variable_is_heeded_where_it_is_a_number(said, expected, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", said)

@@ -253,6 +253,12 @@ def test_an_algorithm_that_does_not_declare_it_goes_one_by_one():
     assert target_batch.count(made, SOURCE, fits, theta, "cpu") == 1
 
 
+def test_a_number_that_is_not_heeded_is_noted(base):
+    method = {**base, "inner": {"use": "learn2learn", "model": "linear"}}
+    found = metaforge.run(method, "evaluate.batch=4", quiet=True)
+    assert any("evaluate.batch: 4 is not heeded here: " in note for note in found["notes"])
+
+
 # -- how many ------------------------------------------------------------------------------
 
 
@@ -261,6 +267,11 @@ def test_as_many_as_fit_into_half_of_what_is_free():
     assert target_batch.fitting(1000, 100) == 5
     assert target_batch.fitting(10, 100) == 1
     assert target_batch.fitting(10**9, 1) == 64
+
+
+def test_no_rank_is_left_without_its_share():
+    made = recipe(evaluate={"targets": 50, "runs": 2})
+    assert [target_batch.share(made, ranks) for ranks in (1, 2, 3, 8)] == [100, 50, 34, 13]
 
 
 def test_the_estimate_is_above_what_a_steps_graph_keeps(base):
@@ -297,6 +308,9 @@ def test_a_run_at_once_gives_the_results_of_one_by_one_and_says_so(base):
     assert "targets at once 1," in (Path(alone["run_dir"]) / "log.txt").read_text()
     for name in ("unconditional", "conditional"):
         assert found[name]["mean"] == pytest.approx(alone[name]["mean"], rel=1e-9)
+    few = metaforge.run(method, "evaluate.batch=50", "evaluate.workers=2", quiet=True)
+    assert any("leaves some of the 2 processes without targets" in n for n in few["notes"])
+    assert not any("evaluate.batch" in note for note in found["notes"])
     again = metaforge.run(method, f"evaluate.batch={BATCH}", "evaluate.workers=2", quiet=True)
     assert without_clock(again["run_dir"]) == without_clock(found["run_dir"])
 

@@ -407,6 +407,12 @@ def test_what_is_recorded() -> None:
         assert report["condition"] == float(f"{report['condition']:.3g}")
 
 
+def test_a_lambda_beyond_float32_is_told_as_that() -> None:
+    case = laws.gaussian_case()
+    with pytest.raises(NumericError, match=r"lambda = 1e\+40 is beyond float32"):
+        tasml("float32", 1e40).fit(case.bank, case.groups)
+
+
 # -- memory ------------------------------------------------------------------------------
 
 
@@ -420,6 +426,10 @@ def test_memory_is_asked_for_before_there_is_a_matrix(monkeypatch) -> None:
     assert "the matrix of task kernel 'gaussian' on bank.size: 30000 tasks takes 7.2 GB" in message
     assert "4.0 GB are free on cpu; take weighting.solver: nystrom (0.7 GB) or cg (" in message
     assert "float32" not in message  # 3.6 GB and its vectors
+    with pytest.raises(
+        DataError, match=r"take weighting\.solver: nystrom with weighting\.rank: 160 or"
+    ):
+        tasml("cg", rank=500_000).require_memory(10**6, kernel)
     tasml("cg").require_memory(30_000, kernel)
     tasml("nystrom").require_memory(30_000, kernel)
     monkeypatch.setattr(memory, "available", lambda device: 5 * 10**9)
