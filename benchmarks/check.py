@@ -28,7 +28,7 @@ QUICK: Timed = {
     "leo": lambda: leo.row("LEO, 5-shot, training", shots=5, training=True, rounds=5),
     "conditioning": lambda: conditioning.one_target(steps=10, rounds=5),
     "targets": lambda: conditioning.targets(8, steps=20, rounds=5),
-    "gather": lambda: tasks.gather(rounds=9),
+    "gather": lambda: tasks.gather(rounds=31),
     "drawing": lambda: tasks.drawing(rounds=9),
     "startup": lambda: startup.against_python(rounds=7),
 }

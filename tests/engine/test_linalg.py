@@ -68,7 +68,7 @@ def test_a_matrix_in_float32_is_factored_and_solved_in_float32(either_way: str) 
 def test_a_fit_holds_one_matrix_of_its_precision(dtype, large, monkeypatch) -> None:
     """Resident memory at its peak, from the signatures to the factor. A second matrix, or one in
     float64 on the way to float32, would make it twice or three times as much."""
-    n = 4000
+    n = 6000
     if large:
         monkeypatch.setattr(linalg, "_LARGEST", 1000)
     random = torch.Generator().manual_seed(0)
