@@ -14,7 +14,7 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from metaforge import environment, plugins, results, run_files, selection, stages, stops
+from metaforge import environment, plugins, results, run_files, said, selection, stages, stops
 from metaforge.arms import BankFacts
 from metaforge.blame import told
 from metaforge.components import Context
@@ -206,13 +206,13 @@ class _Run:
         same = {name: env[name] for name in ("metaforge", "engine_digest", "device", "threads")}
         same |= {"torch": env["packages"]["torch"], "data": parts.source.fingerprint}
         self.ranks.agree(lambda: same, "prepare")
-        facts = {"run": str(self.folder.path), **stages.header(self.recipe, parts)}
+        facts = {"run": str(self.folder.path), **said.header(self.recipe, parts)}
         facts["set"] = ", ".join(f"{key} {value}" for key, value in self.resolved.changes.items())
         self.console.header(facts)
         self.notes = [
             *self.resolved.notes,
             *remarks(self.resolved, parts.weighting),
-            *stages.notes(self.recipe, parts),
+            *said.notes(self.recipe, parts),
         ]
         for note in self.notes:
             self.console.line(f"note: {note}")
@@ -275,12 +275,12 @@ class _Run:
         found |= {
             "recipe": self.recipe.name,
             "split": parts.recipe.evaluate.split,
-            "task": stages.task_facts(parts),
+            "task": said.task_facts(parts),
             "steps": parts.recipe.condition.steps,
             "meta_train": load_tensors(theta_hat, run_files.MetaTrained)[1],
-            "transductive": stages.is_transductive(parts),
+            "transductive": said.is_transductive(parts),
             "inner": {"use": parts.recipe.inner.use, **parts.inner.describe()},
-            "fits": stages.fit_facts(parts, facts),
+            "fits": said.fit_facts(parts, facts),
             "selected": selected and selected["chosen"],
             "selection": selected,
             "notes": self.notes,
@@ -293,8 +293,8 @@ class _Run:
             },
         }
         found["verdict"] = verdict(parts.recipe, records, regression, found["fits"])
-        found["warnings"] += stages.training_warning(found["meta_train"])
-        found["warnings"] += stages.kernel_warning(found["fits"])
+        found["warnings"] += said.training_warning(found["meta_train"])
+        found["warnings"] += said.kernel_warning(found["fits"])
         found["warnings"] += selected["warnings"] if selected else []
         write_json(self.folder.path / "results.json", found)
         return found

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from metaforge import pipeline, registry, seeding, stages
+from metaforge import pipeline, registry, said, seeding, stages
 from metaforge.comparison.earlier import EarlierRuns
 from metaforge.comparison.grid import Grid
 from metaforge.components import Context
@@ -53,7 +53,7 @@ def _facts(
     inner.init(source.shape, seeding.generator(recipe.seed, "init"))
     kernel = registry.create_choice("task_kernel", recipe.kernel, context)
     weighting = registry.create_choice("task_weighting", recipe.weighting, context)
-    transductive = stages.reads_other_queries(recipe, inner, kernel, weighting)
+    transductive = said.reads_other_queries(recipe, inner, kernel, weighting)
     return {
         "transductive": "yes" if transductive else "no",
         f"data fingerprint at seed {recipe.seed}": source.fingerprint[:12],

@@ -17,7 +17,7 @@ from functools import cache, partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from metaforge import seeding
 from metaforge.contracts import InnerAlgorithm, Params, Tree
@@ -346,11 +346,18 @@ def check_export(algorithm: InnerAlgorithm, params: Params, tasks: TaskBatch) ->
         copies = {
             "export": module,
             "deepcopy": copy.deepcopy(module),
-            "pickle": pickle.loads(pickle.dumps(module)),
+            "pickle": _pickled(module),
             "state_dict": loaded,
         }
         for name, made in copies.items():
             _close(made(x[0]), expected, TOLERANCE, f"export: {name} predicts the same")
+
+
+def _pickled(module: nn.Module) -> nn.Module:
+    try:
+        return pickle.loads(pickle.dumps(module))
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        raise AssertionError(f"export: cannot be pickled: {error}") from error
 
 
 def check_features(algorithm: InnerAlgorithm, params: Params, tasks: TaskBatch) -> None:

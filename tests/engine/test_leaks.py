@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from metaforge import scoring, stages
+from metaforge import said, scoring, stages
 from metaforge.components import Context
 from metaforge.errors import RecipeError
 from metaforge.evaluation import Evaluator
@@ -74,15 +74,15 @@ def test_query_inputs_change_the_weights_only_under_signature_all(data, signatur
     after = scorer.score(OtherQueries(built.source), "test", range(6), 8)
     same = np.array_equal(before.ids, after.ids) and np.array_equal(before.weights, after.weights)
     assert same == (signature == "support")
-    assert stages.is_transductive(built) == (signature == "all")
+    assert said.is_transductive(built) == (signature == "all")
 
 
 def test_what_a_kernel_reads_tells_whether_a_run_is_transductive_not_its_options(data):
     """A kernel of another plugin need not call its option ``signature``."""
     built = parts(data)
-    assert not stages.is_transductive(built)
+    assert not said.is_transductive(built)
     built.kernel.reads = "all"
-    assert stages.is_transductive(built)
+    assert said.is_transductive(built)
 
 
 def test_targets_do_not_depend_on_their_order_or_company(data):
@@ -110,7 +110,7 @@ def test_selection_has_no_way_to_name_the_test_split(data):
 
 def test_targets_from_another_split_are_stamped(data):
     built = parts(data, "evaluate.split=val")
-    assert any("not a test result" in note for note in stages.notes(built.recipe, built))
+    assert any("not a test result" in note for note in said.notes(built.recipe, built))
     built = parts(data)
-    assert not stages.notes(built.recipe, built)
+    assert not said.notes(built.recipe, built)
     assert isinstance(built.recipe, Recipe)
