@@ -143,8 +143,8 @@ class InnerAlgorithm(Part, ABC):
         return None
 
     def describe(self) -> dict[str, Any]:
-        """What a run's header says: order, steps, which implementation runs."""
-        return {"order": self.order}
+        """What a run's header says: order, options, which implementation runs."""
+        return {"order": self.order, **dict(self.options)}
 
 
 #: Columns of a block of targets. The bits of a matrix product or a solve depend on how many

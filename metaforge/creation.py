@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from metaforge import registry
@@ -46,17 +47,36 @@ def create(kind: str, choice: Choice, context: Context) -> Any:
     component = registry.get(kind, choice.use)
     what = f"{kind} {component.name!r} of {registry.owner(component)}: {component.target}"
     contract = _CONTRACTS[kind]
-    public = (name for name in dir(contract) if not name.startswith("_"))
+    public = [name for name in dir(contract) if not name.startswith("_")]
     if lacking := [name for name in public if not hasattr(made, name)]:
         raise PluginError(
             f"{what} lacks {', '.join(lacking)}; expected a subclass of "
             f"{contract.__module__}.{contract.__qualname__}"
         )
+    for name in public:
+        _refuse_signature(what, contract, name, made)
     for name in _REPEATED.get(kind, ()):
         _refuse_other(what, component, name, getattr(made, name))
     if kind == "dataset":
         _refuse_other(what, component, "tasks", (made.shape.kind,))
     return made
+
+
+def _refuse_signature(what: str, contract: type, name: str, made: Any) -> None:
+    """``PluginError`` for a method that cannot be called as the contract's is."""
+    expected, found = getattr(contract, name), getattr(made, name)
+    if not inspect.isfunction(expected) or not callable(found):
+        return
+    _, *parameters = inspect.signature(expected).parameters.values()  # without self
+    by_name = {p.name: None for p in parameters if p.kind is p.KEYWORD_ONLY}
+    in_order = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    try:
+        inspect.signature(found).bind(*in_order, **by_name)
+    except (TypeError, ValueError) as error:
+        raise PluginError(
+            f"{what}: its {name}{inspect.signature(found)} cannot be called as the contract's, "
+            f"{name}{inspect.signature(expected)}: {error}"
+        ) from error
 
 
 def _refuse_other(what: str, component: Component, name: str, found: Any) -> None:

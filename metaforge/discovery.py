@@ -6,7 +6,8 @@ These take part:
   ``metaforge``, and every file given with ``--plugin file.py``;
 * less those that ``-p no:NAME`` or ``METAFORGE_DISABLE_PLUGINS`` (names, comma-separated;
   the word ``third-party`` stands for all but the built-in ones) block;
-* if ``METAFORGE_PLUGINS`` (names, comma-separated) is set, only these and the files.
+* if ``METAFORGE_PLUGINS`` (names, comma-separated; ``built-in`` stands for all the built-in
+  ones) is set, only these and the files.
 
 NAME is a plugin's name or ``distribution:name``. A blocked plugin is never imported; to block
 a name that no plugin has is noted on stderr.
@@ -31,6 +32,8 @@ from metaforge.suggest import did_you_mean
 GROUP = ENGINE = "metaforge"
 #: The word that blocks every plugin but the built-in ones.
 THIRD_PARTY = "third-party"
+#: The word that stands for all of these in METAFORGE_PLUGINS.
+BUILT_IN = "built-in"
 
 
 class Found(NamedTuple):
@@ -87,7 +90,8 @@ class Settings(NamedTuple):
         disabled = names | ({THIRD_PARTY} if found.third_party else set())
         if disabled & set(self.disabled):
             return "blocked by METAFORGE_DISABLE_PLUGINS"
-        if self.only and not found.is_file and not names & set(self.only):
+        chosen = names | (set() if found.third_party else {BUILT_IN})
+        if self.only and not found.is_file and not chosen & set(self.only):
             return "not among METAFORGE_PLUGINS"
         return ""
 
@@ -95,7 +99,7 @@ class Settings(NamedTuple):
         """A plugin asked for by a name that none has."""
         known = _names(found)
         for name in self.only:
-            if name not in known:
+            if name not in known and name != BUILT_IN:
                 raise PluginError(_no_such("METAFORGE_PLUGINS: ", name, known))
 
     def unknown_blocks(self, found: Sequence[Found]) -> list[str]:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from metaforge.contracts import TARGET_BLOCK, TaskWeighting, Tree
-from metaforge.errors import NumericError
+from metaforge.errors import NumericError, PluginError
 from metaforge.gram import KernelGram, bank_gram, signature
 from metaforge.tasks import TaskBatch, TaskSource, unpadded
 
@@ -76,6 +76,7 @@ class Scorer:
             cross = torch.cat([kernel.gram(bank, block) for block in blocks], 1)
             own = torch.cat([kernel.diag(block) for block in blocks])
             scores = self.weighting.weights(self.state, cross, own)
+            _refuse_other_weights(self.weighting, scores, cross)
             for mine, part in zip(some, scores.split(_TARGETS, 1), strict=True):
                 alpha[:, mine] = part[:, places[mine]]
         return alpha
@@ -102,6 +103,15 @@ class Scorer:
                 own = keep(row.T, top_m, negative, [target_id])
                 parts.append((*own, raw_statistics(row.T)))
         return TargetScores(*(torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True)))
+
+
+def _refuse_other_weights(weighting: TaskWeighting, scores: Tensor, cross: Tensor) -> None:
+    """``PluginError`` for what ``weights`` may not give."""
+    if scores.shape != cross.shape or scores.dtype != torch.float64:
+        raise PluginError(
+            f"{type(weighting).__qualname__}.weights gave {list(scores.shape)} {scores.dtype}, "
+            f"expected {list(cross.shape)} torch.float64: [N, T] of cross"
+        )
 
 
 def _block(signatures: Tensor, places: Tensor) -> Tensor:
@@ -143,7 +153,7 @@ def _check_finite(alpha: Tensor, target_ids: Sequence[int] | None) -> None:
     if bool(broken.any()):
         raise NumericError(
             f"{_first(broken, target_ids)}: its task weights are not finite; "
-            "raise weighting.lambda or check the kernel's bandwidth"
+            "look at the weighting's options (of tasml, a larger lambda) and the kernel's bandwidth"
         )
 
 
@@ -170,7 +180,10 @@ def _check_sum(
             f"{float(absolute[target]):.3g}, too close to cancelling for a weighted loss; take "
             "condition.negative: clip, a smaller condition.top_m"
         )
-    raise NumericError(f"{_first(lost, target_ids)}: {reason}, or raise weighting.lambda")
+    raise NumericError(
+        f"{_first(lost, target_ids)}: {reason}; or take another weighting (of tasml, a larger "
+        "lambda)"
+    )
 
 
 def _first(marked: Tensor, target_ids: Sequence[int] | None) -> str:

@@ -58,7 +58,7 @@ def small(place: Environment, *changes: str, before: tuple[str, ...] = ()) -> di
         "condition.steps=5",
         "condition.record_at=[]",
     ]
-    used = ["kernel.use=metaforge-sliced:sliced", "weighting.use=softmax-nearest", *changes]
+    used = ["kernel.use=metaforge-sliced:sliced", "weighting.use=nearest", *changes]
     done = place.call("metaforge", *before, "run", "--quiet", "sp_maml_sinusoids", *sizes, *used)
     assert done.returncode == 0, done.stderr
     run = max((place.folder / "runs").iterdir())

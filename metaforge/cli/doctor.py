@@ -72,7 +72,7 @@ def _version(name: str) -> str:
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
-        return "not installed"
+        return "installed" if find_spec(name) else "not installed"
 
 
 def _unmet() -> Iterator[str]:

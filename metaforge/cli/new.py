@@ -8,7 +8,7 @@ import click
 
 
 @click.command(short_help="Make a plugin of your own, tested and ready to install.")
-@click.argument("kind", metavar="kernel|weighting|inner-algorithm|dataset|backbone|tracker")
+@click.argument("kind", metavar="kernel|weighting|inner-algorithm|dataset|backbone|model|tracker")
 @click.argument("name")
 @click.option(
     "--dir", "folder", type=click.Path(path_type=Path), help="The folder; default: metaforge-NAME."

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from metaforge import __version__
 from metaforge.components import API_VERSION
 from metaforge.errors import MetaforgeError, UnknownName
+from metaforge.plugins import host
 from metaforge.suggest import did_you_mean
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -68,6 +69,13 @@ SCAFFOLDS = {
         (),
         "sp_ls data.backbone.use={name}",
     ),
+    "model": Scaffold(
+        "model",
+        "model",
+        "a network of one hidden layer with tanh",
+        (),
+        "sp_maml 'inner.model={{use: {name}}}'",
+    ),
     "tracker": Scaffold(
         "tracker",
         "tracker",
@@ -95,6 +103,7 @@ def scaffold(kind: str, name: str, folder: Path | None = None) -> Path:
             f"{name!r} is no name for a plugin: expected small letters and digits, with - or _ "
             "between them, such as my-kernel"
         )
+    _refuse_taken(SCAFFOLDS[word].kind, name)
     target = folder or Path(f"metaforge-{name}")
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -105,6 +114,16 @@ def scaffold(kind: str, name: str, folder: Path | None = None) -> Path:
     except OSError as error:
         raise MetaforgeError(f"{target} cannot be written: {error.strerror}") from error
     return target
+
+
+def _refuse_taken(kind: str, name: str) -> None:
+    """Two of one name would make every recipe that says it ambiguous."""
+    taken = [plugin for item, plugin in host().components() if item.key == (kind, name)]
+    if taken:
+        raise MetaforgeError(
+            f"{kind} {name!r} is there already, offered by {taken[0]}: recipes could no longer say "
+            f"{name!r} alone; take another name"
+        )
 
 
 def _files(word: str, name: str) -> Iterator[tuple[Path, str]]:

@@ -17,7 +17,7 @@ from typing import Any
 from metaforge import registry
 from metaforge.components import Component, Context
 from metaforge.creation import create
-from metaforge.errors import MetaforgeError, PluginError
+from metaforge.errors import MetaforgeError, PluginError, RecipeError
 from metaforge.options import Choice, Options
 from metaforge.plugins import host
 from metaforge.recipe.resolve import checked_options
@@ -29,7 +29,13 @@ from metaforge.testing.kernels import kernel_laws
 from metaforge.testing.law import Law
 from metaforge.testing.models import backbone_laws, model_laws
 from metaforge.testing.trackers import tracker_laws
-from metaforge.testing.weightings import gaussian_case, weighting_laws
+from metaforge.testing.weightings import (
+    check_declarations,
+    check_shape,
+    gaussian_case,
+    signed_case,
+    weighting_laws,
+)
 
 #: Tasks of a kind that components are tried on: vectors, else images.
 SHAPES: dict[TaskKind, tuple[TaskShape, ...]] = {
@@ -80,7 +86,10 @@ def laws_of_plugin(
 
 
 def laws_of(kind: str, name: str, options: Mapping[str, Any] | None = None) -> list[Law]:
-    """The laws of one component, with these options and the defaults of the others."""
+    """The laws of one component, with these options and the defaults of the others.
+
+    Raises ``RecipeError`` for options that it does not have.
+    """
     component = registry.get(kind, name)
     given = dict(options or {})
 
@@ -92,7 +101,9 @@ def laws_of(kind: str, name: str, options: Mapping[str, Any] | None = None) -> l
         checked_options(component, given, lambda key: Path())
         return _LAWS[component.kind](component, given, make)
     except MetaforgeError as error:
-        return [Law("creation", partial(_fail, f"creation: {error}"))]
+        if given and isinstance(error, RecipeError):
+            raise  # a mistake of the caller's, and no broken law
+        return [Law("creation", partial(_fail, str(error)))]
 
 
 def _fail(message: str) -> None:
@@ -110,11 +121,16 @@ def _kernel(component: Component, given: Mapping[str, Any], make: Create) -> lis
 
 def _weighting(component: Component, given: Mapping[str, Any], make: Create) -> list[Law]:
     found = []
+    weighting = make()
     for groups, words in ((0, "no groups"), (4, "4 groups")):
-        weighting = make()
         laws = weighting_laws(weighting, gaussian_case(groups=groups))
         found += [Law(f"{law}, {words}", law.check) for law in laws]
-    return found
+    signed = signed_case()
+    of_signs = {"shape": check_shape, "declarations": check_declarations}
+    return found + [
+        Law(f"{name}, negative kernel values", partial(check, weighting, signed))
+        for name, check in of_signs.items()
+    ]
 
 
 def _inner_algorithm(component: Component, given: Mapping[str, Any], make: Create) -> list[Law]:
@@ -132,7 +148,15 @@ def _dataset(component: Component, given: Mapping[str, Any], make: Create) -> li
     def seeded(seed: int) -> Any:
         return make(Context(seed=seed))
 
-    return task_source_laws(seeded, tasks=_DATASET_TASKS, processes=True)
+    def declared() -> None:
+        said, names = component.has_groups(_options(component, given)), seeded(0).group_names
+        assert said is None or said == bool(names), (
+            f"declared groups: the Component says groups = {said}, and the source has "
+            f"{len(names)}: {', '.join(names[:5]) or 'none'}"
+        )
+
+    laws = task_source_laws(seeded, tasks=_DATASET_TASKS, processes=True)
+    return [*laws, Law("declared groups", declared)]
 
 
 def _model(component: Component, given: Mapping[str, Any], make: Create) -> list[Law]:
@@ -160,8 +184,11 @@ _LAWS: dict[str, Callable[[Component, Mapping[str, Any], Create], list[Law]]] = 
 
 def _unfit(component: Component, given: Mapping[str, Any], method: str, *arguments: Any) -> str:
     """What a component's options say against tasks or inputs."""
-    options: Options = component.options_model.model_validate(dict(given))
-    return str(getattr(options, method)(*arguments))
+    return str(getattr(_options(component, given), method)(*arguments))
+
+
+def _options(component: Component, given: Mapping[str, Any]) -> Options:
+    return component.options_model.model_validate(dict(given))
 
 
 def _shape(component: Component, given: Mapping[str, Any], kind: TaskKind) -> TaskShape:

@@ -97,6 +97,15 @@ def gaussian_case(n_tasks: int = 40, n_targets: int = 6, groups: int = 0) -> Cas
     )
 
 
+def signed_case(n_tasks: int = 40, n_targets: int = 6) -> Case:
+    """A bank seen through a linear kernel, whose values have both signs."""
+    random = torch.Generator().manual_seed(1)
+    tasks = torch.randn(n_tasks + n_targets, 5, generator=random, dtype=torch.float64)
+    bank, targets = tasks[:n_tasks], tasks[n_tasks:]
+    groups = torch.full((n_tasks,), -1)
+    return Case(Bank.of_features(bank), bank @ targets.T, targets.square().sum(1), groups)
+
+
 def check_weighting(weighting: TaskWeighting, case: Case, tolerance: float = TOLERANCE) -> None:
     """Every law."""
     check_all(weighting_laws(weighting, case, tolerance))
@@ -225,7 +234,8 @@ def check_learned(weighting: TaskWeighting, case: Case) -> None:
 
 
 def _fit(weighting: TaskWeighting, case: Case) -> Tree:
-    return weighting.fit(case.bank if weighting.needs_gram else None, case.groups)
+    bank = case.bank if weighting.needs_gram else None
+    return weighting.fit(bank, case.groups, kind="classification")
 
 
 def _close(found: Tensor, expected: Tensor, tolerance: float, law: str) -> None:

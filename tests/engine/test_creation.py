@@ -9,9 +9,11 @@ import pytest
 
 import metaforge
 from metaforge import registry
-from metaforge.components import Component
+from metaforge.components import Component, Context
 from metaforge.contracts import TaskKernel, Tracker
+from metaforge.creation import create
 from metaforge.errors import PluginError, RecipeError
+from metaforge.options import Choice
 from metaforge_kernels.gaussian import Gaussian
 from metaforge_leo.algorithm import Leo
 from metaforge_maml.algorithm import Maml
@@ -159,3 +161,34 @@ def test_built_in_plugins_say_what_their_classes_are():
             assert set(component.tasks) == component.load().tasks, component.name
     assert registry.get("inner", "leo").tasks == tuple(Leo.tasks)
     assert registry.get("kernel", "gaussian").load() is Gaussian
+
+
+# -- signatures --------------------------------------------------------------------------------
+
+
+class OtherFit(Uniform):
+    def fit(self, gram, groups):
+        return super().fit(gram, groups)
+
+
+class OtherWeights(Uniform):
+    def weights(self, state, cross):
+        return super().weights(state, cross, None)
+
+
+class OtherNames(Uniform):
+    def fit(self, bank, numbers, *, kind="classification", more=1):
+        return super().fit(bank, numbers, kind=kind)
+
+
+@pytest.mark.parametrize(("target", "name"), [(OtherFit, "fit"), (OtherWeights, "weights")])
+def test_a_method_that_cannot_be_called_as_the_contracts_is_refused(offer, target, name):
+    offer("task_weighting", "uniform", target)
+    told = rf"{target.__name__}: its {name}\(.*cannot be called as the contract's, {name}\(self"
+    refused(PluginError, told, "weighting.use=uniform")
+
+
+def test_a_method_with_other_names_and_more_options_serves(offer):
+    offer("task_weighting", "uniform", OtherNames)
+    made = create("task_weighting", Choice(use="uniform"), Context())
+    assert isinstance(made, OtherNames)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from metaforge import memory, scoring
 from metaforge.contracts import TaskKernel
-from metaforge.errors import DataError, NumericError
+from metaforge.errors import DataError, NumericError, PluginError
 from metaforge.gram import FIT_TASKS, KernelGram, bank_gram
 from metaforge.scoring import (
     Scorer,
@@ -387,3 +387,24 @@ def test_effective_sample_size_is_on_absolute_values() -> None:
     assert effective_sample_size(np.array([0.25] * 4)) == pytest.approx(4)
     assert effective_sample_size(np.array([1.0, 0.0])) == pytest.approx(1)
     assert effective_sample_size(np.array([1.0, -1.0, 1.0])) == pytest.approx(3)
+
+
+class OtherPrecision(Uniform):
+    target_specific = True
+
+    def weights(self, state, cross, self_):
+        return torch.full_like(cross, 0.5).float()
+
+
+class Transposed(OtherPrecision):
+    def weights(self, state, cross, self_):
+        return cross.T
+
+
+@pytest.mark.parametrize("kind", [OtherPrecision, Transposed])
+def test_weights_that_are_none_are_told_with_whose_they_are(kind):
+    cross = torch.ones(4, 2, dtype=torch.float64)
+    scores = kind().weights(None, cross, cross[0])
+    with pytest.raises(PluginError, match=rf"{kind.__name__}.weights gave .* expected \[4, 2\]"):
+        scoring._refuse_other_weights(kind(), scores, cross)
+    scoring._refuse_other_weights(kind(), cross, cross)

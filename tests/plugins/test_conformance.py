@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
@@ -13,8 +14,8 @@ import torch
 from torch import nn
 
 from metaforge import registry
-from metaforge.contracts import Backbone, Model
-from metaforge.errors import PluginError
+from metaforge.contracts import Backbone, Model, TaskWeighting
+from metaforge.errors import PluginError, RecipeError
 from metaforge.plugins import host
 from metaforge.tasks import TaskShape
 from metaforge.testing import conformance, models
@@ -97,7 +98,7 @@ def metaforge(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
 def test_broken_laws_are_named_component_by_component_and_the_command_fails(tmp_path):
     done = metaforge(tmp_path, "plugins", "check", "skewed")
     assert done.returncode == PluginError.exit_code
-    assert "task_weighting even: 12 of 12 laws" in done.stdout
+    assert "task_weighting even: 14 of 14 laws" in done.stdout
     assert "broken: gram, bank: ordinary" in done.stdout
     assert "symmetric, gram(a, b) = gram(b, a)^T" in done.stdout
     assert "breaks" in done.stderr
@@ -121,12 +122,17 @@ def test_what_cannot_be_checked_is_an_error(tmp_path, arguments, words):
     assert "Traceback" not in done.stderr
 
 
-def test_options_that_a_component_lacks_break_its_laws_once(tmp_path):
+def test_options_that_a_component_lacks_are_a_mistake_of_the_command(tmp_path):
     done = metaforge(tmp_path, "plugins", "check", "kernels", "gaussian.widht=2")
-    assert done.returncode == PluginError.exit_code
-    assert done.stdout.count("widht") == 1
-    assert "task_kernel gaussian: 0 of 1 laws" in done.stdout
-    assert "task_kernel linear: 62 of 62 laws" in done.stdout
+    assert done.returncode == RecipeError.exit_code
+    assert "did you mean 'width'" in done.stderr
+    assert not done.stdout
+
+
+def test_what_cannot_be_made_without_options_is_one_broken_law():
+    (law,) = conformance.laws_of("dataset", "mixture")
+    with pytest.raises(AssertionError, match="sources"):
+        law.check()
 
 
 def test_a_plugin_without_components_has_no_laws():
@@ -161,6 +167,46 @@ def test_pytest_without_a_law_to_check_fails(tmp_path, arguments, words):
     done = run_pytest(tmp_path, *arguments)
     assert done.returncode not in (0, 5)
     assert words in done.stdout + done.stderr
+
+
+# -- what a Component says, and signs --------------------------------------------------------
+
+
+class Normalized(TaskWeighting):
+    """Declares non-negative weights, which kernel values that are none do not give."""
+
+    sums_to_one = True
+
+    def fit(self, gram, groups, *, kind="classification"):
+        return None
+
+    def weights(self, state, cross, self_):
+        return cross / cross.sum(0)
+
+
+def test_declarations_are_tried_on_negative_kernel_values(monkeypatch):
+    made = replace(registry.get("task_weighting", "uniform"), target=f"{__name__}:Normalized")
+    made = replace(made, target_specific=None, learned=None)
+    monkeypatch.setattr(conformance.registry, "get", lambda kind, name: made)
+    monkeypatch.setattr(conformance, "create", lambda kind, choice, context: Normalized())
+    broken = []
+    for law in conformance.laws_of("task_weighting", "uniform"):
+        try:
+            law.check()
+        except AssertionError as error:
+            broken.append(f"{law}: {error}")
+    (told,) = broken
+    assert told.startswith("declarations, negative kernel values: may_be_negative: false, but")
+
+
+def test_declared_groups_are_those_of_the_source(monkeypatch):
+    source = registry.create("dataset", "sinusoids")
+    said = replace(registry.get("dataset", "sinusoids"), groups=False)
+    monkeypatch.setattr(conformance.registry, "get", lambda kind, name: said)
+    monkeypatch.setattr(conformance, "create", lambda kind, choice, context: source)
+    (law,) = [law for law in conformance.laws_of("dataset", "sinusoids") if "declared" in law.name]
+    with pytest.raises(AssertionError, match="the Component says groups = False, and the source"):
+        law.check()
 
 
 # -- models and backbones: what breaks their laws --------------------------------------------

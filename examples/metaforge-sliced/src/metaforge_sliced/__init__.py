@@ -39,7 +39,7 @@ def metaforge_task_weightings() -> Sequence[Component]:
     return [
         Component(
             kind="task_weighting",
-            name="softmax-nearest",
+            name="nearest",
             target="metaforge_sliced.weighting:SoftmaxNearest",
             options="metaforge_sliced.options:SoftmaxNearestOptions",
             summary="a softmax of kernel values over the nearest bank tasks",

@@ -22,7 +22,7 @@ class SoftmaxNearest(TaskWeighting):
     """
 
     sums_to_one = True
-    needs_gram = True
+    needs_gram = True  # kernel values with the target; the bank's own matrix is never made
 
     def fit(
         self, gram: GramOperator | None, groups: Tensor, *, kind: TaskKind = "classification"
