@@ -6,6 +6,7 @@ killed at any moment goes on from its folder and ends with the same bits.
 
 from __future__ import annotations
 
+import copy
 import os
 import statistics
 import time
@@ -315,8 +316,8 @@ class _Run:
             if name in self.failed_observers:
                 continue
             try:
-                tell(**facts)
-            except Exception as error:
+                tell(**copy.deepcopy(facts))
+            except (Exception, SystemExit) as error:
                 self.failed_observers.add(name)
                 said = one_line(error) if name in one_line(error) else f"{name}: {one_line(error)}"
                 self.notes.append(f"{said}; it heard no more of this run")

@@ -10,6 +10,7 @@ hook call and its result to stderr.
 
 from __future__ import annotations
 
+import copy
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -375,10 +376,15 @@ def _with_good_options(record: PluginRecord) -> PluginRecord:
 
 def _call(record: PluginRecord, plugin: _Plugin, hook: str, /, **arguments: Any) -> list[Any]:
     try:
-        return plugin.call(hook, **arguments)
-    except Exception as error:
+        # what a plugin changes of what it is told is its own
+        return plugin.call(hook, **{k: _copied(value) for k, value in arguments.items()})
+    except (Exception, SystemExit) as error:
         call = f"{hook}({_brief(arguments)})"
         raise PluginError(f"{record}: {call} failed: {one_line(error)}") from error
+
+
+def _copied(value: Any) -> Any:
+    return copy.deepcopy(value) if isinstance(value, Mapping) else value
 
 
 def _brief(arguments: Mapping[str, Any]) -> str:

@@ -53,7 +53,7 @@ def test_it_installs_keeps_the_laws_and_runs(made, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(re.findall(r"(\d+) passed", done.stdout)[-1]) > 100
     done = place.call("metaforge", "plugins", "check", NAMES["weighting"])
-    assert "task_weighting my-weighting: 16 of 16 laws" in done.stdout
+    assert "task_weighting my-weighting: 18 of 18 laws" in done.stdout
     for word, name in NAMES.items():
         recipe, *changes = shlex.split(SCAFFOLDS[word].use.format(name=name))
         done = place.call("metaforge", "validate", recipe, *changes)
@@ -82,6 +82,8 @@ def test_it_installs_keeps_the_laws_and_runs(made, tmp_path):
         ("kernal", "mine", UnknownName, "did you mean 'kernel'"),
         ("kernel", "My kernel", MetaforgeError, "is no name for a plugin"),
         ("kernel", "-x", MetaforgeError, "is no name for a plugin"),
+        ("weighting", "maml", MetaforgeError, "metaforge_maml, which is there already"),
+        ("weighting", "uniform", MetaforgeError, "offered by plugin 'weightings'"),
         ("kernel", "../x", MetaforgeError, "is no name for a plugin"),
     ],
 )

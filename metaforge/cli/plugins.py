@@ -89,7 +89,7 @@ def _checked(component: str, laws: Sequence[Law]) -> int:
     for law in laws:
         try:
             law.check()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             what = str(error) if isinstance(error, AssertionError) else one_line(error)
             broken.setdefault(what, []).append(law.name)
     count = sum(map(len, broken.values()))

@@ -6,6 +6,7 @@ The files of ``templates``: those of ``common``, and the component and options o
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,6 +119,12 @@ def scaffold(kind: str, name: str, folder: Path | None = None) -> Path:
 
 def _refuse_taken(kind: str, name: str) -> None:
     """Two of one name would make every recipe that says it ambiguous."""
+    package = f"metaforge_{name.replace('-', '_')}"
+    if importlib.util.find_spec(package) is not None:
+        raise MetaforgeError(
+            f"the plugin's module would be {package}, which is there already, and one would take "
+            "the other's place; take another name"
+        )
     taken = [plugin for item, plugin in host().components() if item.key == (kind, name)]
     if taken:
         raise MetaforgeError(

@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from metaforge import registry
 from metaforge.components import Component, Context
 from metaforge.creation import create
@@ -99,11 +101,36 @@ def laws_of(kind: str, name: str, options: Mapping[str, Any] | None = None) -> l
 
     try:
         checked_options(component, given, lambda key: Path())
-        return _LAWS[component.kind](component, given, make)
+        laws = _LAWS[component.kind](component, given, make)
+        if not laws:
+            laws = [Law("tasks", partial(_fail, "it serves no kind of tasks: no law to check"))]
+        return [Law(law.name, partial(_undisturbed, law.check)) for law in laws]
     except MetaforgeError as error:
         if given and isinstance(error, RecipeError):
             raise  # a mistake of the caller's, and no broken law
         return [Law("creation", partial(_fail, str(error)))]
+
+
+def _undisturbed(check: Callable[[], None]) -> None:
+    """The check, and that it leaves PyTorch's settings as they were: a run relies on them."""
+    before = _settings()
+    try:
+        check()
+        after = _settings()
+    finally:
+        torch.set_num_threads(before["threads"])
+        torch.set_default_dtype(before["default dtype"])
+        torch.set_grad_enabled(before["gradients"])
+    changed = [f"{k} from {before[k]} to {after[k]}" for k in before if after[k] != before[k]]
+    assert not changed, f"settings of PyTorch are left alone: changed {', '.join(changed)}"
+
+
+def _settings() -> dict[str, Any]:
+    return {
+        "threads": torch.get_num_threads(),
+        "default dtype": torch.get_default_dtype(),
+        "gradients": torch.is_grad_enabled(),
+    }
 
 
 def _fail(message: str) -> None:
@@ -200,8 +227,6 @@ def _shape(component: Component, given: Mapping[str, Any], kind: TaskKind) -> Ta
 
 
 def _taken(backbone: Any) -> tuple[int, ...]:
-    import torch
-
     reasons = []
     for shape in _IMAGES:
         try:

@@ -9,10 +9,16 @@ order, and ``support`` and ``query`` a list of sample ids for each of them.
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from itertools import chain, combinations
+from pathlib import Path
+from pickle import PicklingError
 from typing import Any
 
 import numpy as np
@@ -25,6 +31,8 @@ from metaforge.testing.law import Law, check_all
 Make = Callable[[int], TaskSource]
 _ARRAYS = ("support_x", "support_y", "query_x", "query_y", "support_mask", "query_mask", "task_ids")
 _SIDES = ("support", "query")
+#: Seconds within which another process is to have drawn some tasks.
+_PATIENCE = 120
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,9 +212,23 @@ def check_identity(drawn: Drawn) -> None:
                 assert first == name, (
                     f"law of identity: sample {sample} of task {task} is {name!r}, was {first!r}"
                 )
+    _check_label_order(drawn)
     views: tuple[View, ...] = ("input", "features") if drawn.source.has_features else ("input",)
     for view in views:
         _check_view(drawn, view)
+
+
+def _check_label_order(drawn: Drawn) -> None:
+    """A sample's label is the place of its class in ``classes``, on both sides alike."""
+    for side in _SIDES:
+        y, mask = getattr(drawn.batch, f"{side}_y"), getattr(drawn.batch, f"{side}_mask")
+        for row, (task, told) in enumerate(zip(drawn.ids, drawn.described, strict=True)):
+            expected = [c for c, samples in enumerate(told[side]) for _ in samples]
+            found = y[row][mask[row] == 1].tolist()
+            assert found == expected, (
+                f"law of identity: task {task} has {side} labels {found}, and by its description "
+                f"{expected}"
+            )
 
 
 def _check_view(drawn: Drawn, view: View) -> None:
@@ -263,12 +285,32 @@ def check_seeds(make: Make, splits: Sequence[str], ids: Sequence[int]) -> None:
 
 def check_processes(drawn: Drawn) -> None:
     """A freshly started process draws the same tasks from a pickled copy of the source."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        arrays, fingerprint = pool.apply(_draw, (drawn.source, drawn.split, list(drawn.ids)))
+    context = multiprocessing.get_context("spawn")
+    with _importable(drawn.source), ProcessPoolExecutor(1, context) as pool:
+        asked = pool.submit(_draw, drawn.source, drawn.split, list(drawn.ids))
+        try:
+            arrays, fingerprint = asked.result(_PATIENCE)
+        except (BrokenProcessPool, TimeoutError, PicklingError, AttributeError) as error:
+            raise AssertionError(
+                f"law of processes: none could draw from a pickled copy: {error or 'no answer'}"
+            ) from error
     for name, array in arrays.items():
         here = getattr(drawn.batch, name).numpy()
         assert np.array_equal(array, here), f"law of processes: {name} differs elsewhere"
     assert fingerprint == drawn.source.fingerprint, "law of processes: another fingerprint"
+
+
+@contextmanager
+def _importable(source: TaskSource) -> Iterator[None]:
+    """A plugin of one file is importable by its name here alone: its folder goes along."""
+    file = getattr(sys.modules.get(type(source).__module__), "__file__", None)
+    before = list(sys.path)
+    if file is not None and "." not in type(source).__module__:
+        sys.path.append(str(Path(file).parent))
+    try:
+        yield
+    finally:
+        sys.path[:] = before
 
 
 def _draw(source: TaskSource, split: str, ids: list[int]) -> tuple[dict[str, np.ndarray], str]:

@@ -69,6 +69,13 @@ def _repeated(signatures: Tensor) -> Tensor:
     return signatures[torch.arange(2 * len(signatures)) % len(signatures)]
 
 
+def _between(signatures: Tensor) -> Tensor:
+    """Sixty points between the signatures, at all distances up to theirs."""
+    random = torch.Generator().manual_seed(3)
+    shares = torch.rand(60, len(signatures), generator=random, dtype=torch.float64) ** 4
+    return (shares / shares.sum(1, keepdim=True)).to(signatures.device) @ signatures
+
+
 def _near(signatures: Tensor) -> Tensor:
     return signatures[:1] * (1 + 1e-9 * torch.arange(8.0).double()[:, None])
 
@@ -76,6 +83,7 @@ def _near(signatures: Tensor) -> Tensor:
 #: Banks that break careless kernels, made of ordinary signatures [n, p].
 BANKS: dict[str, Callable[[Tensor], Tensor]] = {
     "ordinary": lambda signatures: signatures,
+    "in between": _between,
     "one task": lambda signatures: signatures[:1],
     "duplicates": _repeated,
     "all equal": lambda signatures: signatures[:1].expand(8, -1).contiguous(),
@@ -88,7 +96,9 @@ BANKS: dict[str, Callable[[Tensor], Tensor]] = {
 
 def check_signature(kernel: TaskKernel, tasks: TaskBatch) -> None:
     """Finite float64 rows, one a task, that do not depend on the batch they are in."""
+    before = tasks.support_x.clone()
     together = kernel.signature(shown(tasks, kernel))
+    assert torch.equal(tasks.support_x, before), "signature: tasks are left as they are"
     assert together.dtype == torch.float64, f"signature: float64, not {together.dtype}"
     assert together.shape[0] == len(tasks), "signature: one row a task"
     assert torch.isfinite(together).all(), "signature: finite"
@@ -100,14 +110,17 @@ def check_signature(kernel: TaskKernel, tasks: TaskBatch) -> None:
 
 def check_sample_order(kernel: TaskKernel, tasks: TaskBatch) -> None:
     """A signature does not depend on the order of a task's samples."""
-    order = torch.arange(tasks.support_y.shape[1]).flip(0)
-    turned = replace(
-        tasks,
-        support_x=tasks.support_x[:, order],
-        support_y=tasks.support_y[:, order],
-        support_mask=tasks.support_mask[:, order],
-    )
-    _same_signature(kernel, tasks, turned, "the order of samples does not matter")
+    random = torch.Generator().manual_seed(2)
+    count = tasks.support_y.shape[1]
+    orders = [torch.arange(count).flip(0), *(torch.randperm(count, generator=random) for _ in "ab")]
+    for order in orders:
+        turned = replace(
+            tasks,
+            support_x=tasks.support_x[:, order],
+            support_y=tasks.support_y[:, order],
+            support_mask=tasks.support_mask[:, order],
+        )
+        _same_signature(kernel, tasks, turned, "the order of samples does not matter")
 
 
 def check_padding(kernel: TaskKernel, tasks: TaskBatch) -> None:
@@ -129,8 +142,12 @@ def check_padding(kernel: TaskKernel, tasks: TaskBatch) -> None:
 def check_label_numbering(kernel: TaskKernel, tasks: TaskBatch) -> None:
     """In classification, renumbering a task's classes changes nothing."""
     if not tasks.is_regression:
-        turned = replace(tasks, support_y=(tasks.support_y + 1) % tasks.outputs)
-        _same_signature(kernel, tasks, turned, "the numbering of classes does not matter")
+        numbers = torch.arange(tasks.outputs)
+        swapped = numbers.clone()
+        swapped[:2] = swapped[:2].flip(0)
+        for renumbered in (numbers.roll(-1), swapped):
+            turned = replace(tasks, support_y=renumbered[tasks.support_y])
+            _same_signature(kernel, tasks, turned, "the numbering of classes does not matter")
 
 
 def check_reads(kernel: TaskKernel, tasks: TaskBatch) -> None:

@@ -114,6 +114,7 @@ def check_weighting(weighting: TaskWeighting, case: Case, tolerance: float = TOL
 def weighting_laws(weighting: TaskWeighting, case: Case, tolerance: float = TOLERANCE) -> list[Law]:
     laws = [
         Law("shape", lambda: check_shape(weighting, case)),
+        Law("inputs untouched", lambda: check_untouched(weighting, case)),
         Law("declarations", lambda: check_declarations(weighting, case, tolerance)),
         Law("permutation", lambda: check_permutation(weighting, case, tolerance)),
         Law("columns", lambda: check_columns(weighting, case, tolerance)),
@@ -138,6 +139,14 @@ def check_shape(weighting: TaskWeighting, case: Case) -> None:
     assert weights.shape == case.cross.shape, f"shape: [N, T], not {list(weights.shape)}"
     assert weights.dtype == torch.float64, f"dtype: float64, not {weights.dtype}"
     assert torch.isfinite(weights).all(), "finite"
+
+
+def check_untouched(weighting: TaskWeighting, case: Case) -> None:
+    """The bank's matrix and v(D) stay as they are."""
+    matrix, cross = case.bank.matrix.clone(), case.cross.clone()
+    weigh(weighting, case)
+    assert torch.equal(case.bank.matrix, matrix), "inputs untouched: the bank's matrix changed"
+    assert torch.equal(case.cross, cross), "inputs untouched: cross changed"
 
 
 def check_declarations(weighting: TaskWeighting, case: Case, tolerance: float = TOLERANCE) -> None:

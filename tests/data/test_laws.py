@@ -109,6 +109,14 @@ class OtherElsewhere(PooledTasks):
         return state
 
 
+class QueriesRenumbered(PooledTasks):
+    """Labels of the queries are numbered from the last class on."""
+
+    def batch(self, split, ids, view="input"):
+        made = super().batch(split, ids, view)
+        return replace(made, query_y=made.outputs - 1 - made.query_y)
+
+
 @pytest.mark.parametrize(
     ("check", "specimen", "law"),
     [
@@ -122,6 +130,11 @@ class OtherElsewhere(PooledTasks):
         (laws.check_identity, drawn(OneClassTwice), "law of identity"),
         (laws.check_identity, drawn(OtherFeatures), r"law of identity.*view features"),
         (laws.check_identity, drawn(WrongDescription), "law of identity"),
+        (
+            laws.check_identity,
+            drawn(QueriesRenumbered),
+            r"law of identity: task 0 has query labels",
+        ),
         (laws.check_groups, drawn(GroupOfPosition), "law of groups"),
         (laws.check_groups, drawn(GroupOutside), "law of groups: outside -1..-1"),
     ],

@@ -4,6 +4,7 @@ hook and task, the command ends with the code for it, and a run keeps what it ha
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from textwrap import dedent
@@ -58,9 +59,12 @@ class Cli:
         assert "Traceback" not in out + err
         return code, out, err
 
-    def run(self, *changes: str, **recipe) -> tuple[int, str, str]:
+    def run(
+        self, *changes: str, quiet: bool = True, given: bool = True, **recipe
+    ) -> tuple[int, str, str]:
         Path("small.yaml").write_text(dump({**SMALL, **recipe}))
-        return self("run", "--quiet", "small.yaml", *changes)
+        options = ["--quiet"] if quiet else []
+        return self("run", *options, "small.yaml", *changes, given=given)
 
 
 @pytest.fixture
@@ -214,6 +218,36 @@ def test_an_observer_that_fails_costs_no_result_and_is_named_with_hook_and_task(
     for part in ("bad", "metaforge_target_evaluated", "task_id=3", "heard no more"):
         assert part in note
     assert results["conditional"]["n"] == SMALL["evaluate"]["targets"]
+
+
+def test_an_observer_cannot_change_a_result(cli):
+    assert cli.run(given=False)[0] == 0
+    expected = json.loads((folder() / "results.json").read_text())["conditional"]
+    shutil.rmtree("runs")
+    cli.plugin(
+        """
+        @hookimpl
+        def metaforge_meta_step(step, metrics):
+            metrics.clear()
+
+        @hookimpl
+        def metaforge_target_evaluated(record):
+            record["curves"].clear()
+
+        @hookimpl
+        def metaforge_run_finished(run_dir, results):
+            results.clear()
+
+        @hookimpl
+        def metaforge_report_sections(results):
+            results.clear()
+            raise SystemExit(3)
+        """
+    )
+    code, out, _ = cli.run(quiet=False)
+    assert code == 0
+    assert json.loads((folder() / "results.json").read_text())["conditional"] == expected
+    assert "A section of plugin 'bad' (bad.py) is missing" in out
 
 
 def test_what_fails_in_the_middle_names_the_task_and_keeps_the_records(cli):

@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -98,7 +99,7 @@ def metaforge(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
 def test_broken_laws_are_named_component_by_component_and_the_command_fails(tmp_path):
     done = metaforge(tmp_path, "plugins", "check", "skewed")
     assert done.returncode == PluginError.exit_code
-    assert "task_weighting even: 14 of 14 laws" in done.stdout
+    assert "task_weighting even: 16 of 16 laws" in done.stdout
     assert "broken: gram, bank: ordinary" in done.stdout
     assert "symmetric, gram(a, b) = gram(b, a)^T" in done.stdout
     assert "breaks" in done.stderr
@@ -132,6 +133,56 @@ def test_options_that_a_component_lacks_are_a_mistake_of_the_command(tmp_path):
 def test_what_cannot_be_made_without_options_is_one_broken_law():
     (law,) = conformance.laws_of("dataset", "mixture")
     with pytest.raises(AssertionError, match="sources"):
+        law.check()
+
+
+LEAVES = """
+import torch
+from metaforge import hookimpl
+from metaforge.components import Component
+from metaforge.contracts import TaskWeighting
+
+
+class Bad(TaskWeighting):
+    needs_gram = False
+    target_specific = False
+
+    def fit(self, gram, groups, *, kind="classification"):
+        DO
+
+    def weights(self, state, cross, self_):
+        return torch.full_like(cross, 1 / len(cross))
+
+
+@hookimpl
+def metaforge_task_weightings():
+    return [Component(kind="task_weighting", name="bad", target="leaves:Bad")]
+"""
+
+
+@pytest.mark.parametrize(
+    ("does", "words"),
+    [
+        ("raise SystemExit(0)", "SystemExit"),
+        ("torch.set_num_threads(3)", "settings of PyTorch are left alone: changed threads"),
+        ("torch.set_default_dtype(torch.float64)", "changed default dtype from torch.float32"),
+    ],
+)
+def test_what_leaves_the_program_or_changes_its_settings_is_broken(tmp_path, does, words):
+    (tmp_path / "leaves.py").write_text(LEAVES.replace("DO", does))
+    command = ["--plugin", "leaves.py", "plugins", "check", "leaves"]
+    done = metaforge(tmp_path, *command)
+    assert done.returncode == PluginError.exit_code, done.stdout
+    assert "task_weighting bad: 0 of" in done.stdout
+    assert words in done.stdout
+
+
+def test_a_component_that_serves_no_tasks_has_no_law_to_hold(monkeypatch):
+    said = replace(registry.get("inner_algorithm", "maml"), tasks=())
+    monkeypatch.setattr(conformance.registry, "get", lambda kind, name: said)
+    monkeypatch.setattr(conformance, "create", lambda *given: SimpleNamespace(tasks=frozenset()))
+    (law,) = conformance.laws_of("inner_algorithm", "maml")
+    with pytest.raises(AssertionError, match="it serves no kind of tasks"):
         law.check()
 
 

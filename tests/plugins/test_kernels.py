@@ -426,6 +426,44 @@ class Random(Specimen):
         return super().gram(a, b) * self.shift
 
 
+class ScalesItsTasks(Specimen):
+    def signature(self, tasks):
+        tasks.support_x.mul_(1 / tasks.support_x.abs().max())
+        return super().signature(tasks)
+
+
+class ComparesNeighbours(Specimen):
+    """The same forwards and backwards."""
+
+    def signature(self, tasks):
+        x = tasks.support_x.double() * tasks.support_mask[..., None]
+        return (x[:, 1:] * x[:, :-1]).sum(1)
+
+
+class Turns(Specimen):
+    """Counts classes round in a circle: the same from wherever one starts, not the other way."""
+
+    def signature(self, tasks):
+        ways = torch.arange(tasks.outputs)
+        own = (tasks.support_y[..., None] == ways).double() * tasks.support_mask[..., None]
+        means = own.mT @ tasks.support_x.double()
+        a, b, c = means[:, 0], means[:, 1], means[:, 2]
+        turn = a[:, [0]] * b[:, [1]] + b[:, [0]] * c[:, [1]] + c[:, [0]] * a[:, [1]]
+        back = a[:, [1]] * b[:, [0]] + b[:, [1]] * c[:, [0]] + c[:, [1]] * a[:, [0]]
+        return turn - back
+
+
+class Quartic(Specimen):
+    """``exp(-d^4)`` is a kernel on no space; tasks far apart, or all alike, do not show it."""
+
+    def gram(self, a, b):
+        distance = torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
+        return (-distance.square().square()).exp()
+
+    def diag(self, a):
+        return torch.ones(len(a), dtype=torch.float64)
+
+
 class Unpicklable(Specimen):
     def fit(self, sample, generator):
         self.gamma = lambda: 1.0
@@ -451,6 +489,10 @@ def on_itself(make, tasks):
     laws.check_positive_semidefinite(make(), signatures())
 
 
+def on_points_between(make, tasks):
+    laws.check_positive_semidefinite(make(), laws.BANKS["in between"](signatures(8)))
+
+
 def on_zero_distances(make, tasks):
     laws.check_gram(make(), signatures(), signatures())
 
@@ -474,6 +516,10 @@ def on_zero_distances(make, tasks):
         broken(on_tasks(laws.check_reads), ReadsQueries, "reads: support"),
         broken(on_tasks(laws.check_reads), ClaimsToReadQueries, "reads: all"),
         broken(laws.check_deterministic, Random, "deterministic"),
+        broken(on_tasks(laws.check_signature), ScalesItsTasks, "left as they are"),
+        broken(on_tasks(laws.check_sample_order), ComparesNeighbours, "order of samples"),
+        broken(on_tasks(laws.check_label_numbering), Turns, "numbering of classes"),
+        broken(on_points_between, Quartic, "positive semi-definite"),
     ],
 )
 def test_laws_reject(check, specimen: type[Specimen], law: str) -> None:

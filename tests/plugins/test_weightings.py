@@ -297,6 +297,11 @@ class SeesOtherTargets(Specimen):
         return cross / cross.sum()
 
 
+class WritesIntoCross(Specimen):
+    def weights(self, state, cross, self_):
+        return cross.mul_(2)
+
+
 class NeverPositive(Specimen):
     def weights(self, state, cross, self_):
         return cross - 1
@@ -362,6 +367,7 @@ BROKEN = [
     (laws.check_learned, CutsTheGraph, "finite differences"),
     (laws.check_learned, NotAScalar, "a scalar"),
     (laws.check_keeps_all, NeverPositive, "M >= N"),
+    (laws.check_untouched, WritesIntoCross, "cross changed"),
 ]
 
 
