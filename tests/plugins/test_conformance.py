@@ -12,11 +12,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from click.testing import CliRunner
 from torch import nn
 
 from metaforge import registry
+from metaforge.cli import show
 from metaforge.contracts import Backbone, Model, TaskWeighting
 from metaforge.errors import PluginError, RecipeError
+from metaforge.optional import HIGHER, LEARN2LEARN
 from metaforge.plugins import host
 from metaforge.tasks import TaskShape
 from metaforge.testing import conformance, models
@@ -25,7 +28,7 @@ from metaforge.testing.conformance import SHAPES
 #: Plugins whose data sets need files, or draw all of the glyphs: their laws are in tests/data and
 #: tests/glyphs.
 _OF_FILES = {"arrays", "glyphs", "leo_embeddings", "mixture"}
-_OPTIONAL = {"learn2learn": "learn2learn", "unrolled": "higher"}
+_OPTIONAL = {"learn2learn": LEARN2LEARN.missing, "unrolled": HIGHER.missing}
 PLUGINS = [p.name for p in host().plugins if p.distribution == "metaforge"]
 VECTORS = SHAPES["classification"][0]
 
@@ -73,8 +76,8 @@ BROKEN = '''
 
 @pytest.mark.parametrize("name", [name for name in PLUGINS if name not in _OF_FILES])
 def test_built_in_plugins_conform(name, monkeypatch):
-    if package := _OPTIONAL.get(name):
-        pytest.importorskip(package)
+    if missing := _OPTIONAL.get(name, ""):
+        pytest.skip(missing)
     monkeypatch.setattr(conformance, "_DATASET_TASKS", 50)
     found = conformance.laws_of_plugin(name)
     assert found
@@ -393,3 +396,25 @@ def test_a_backbone_is_tried_on_the_images_that_it_takes():
 class Picky(Pools):
     def features(self, images):
         raise ValueError("no")
+
+
+# -- what is told of a component ---------------------------------------------------------------
+
+BUILT_IN = [item for item, plugin in host().components() if plugin.distribution == "metaforge"]
+
+
+@pytest.mark.parametrize("component", BUILT_IN, ids=lambda item: f"{item.kind} {item.name}")
+def test_show_tells_options_formula_and_source_of_every_component(component):
+    if component.absence:
+        pytest.skip(component.absence)
+    told = CliRunner().invoke(show.command, [component.kind, component.name])
+    assert told.exit_code == 0
+    first = (component.load().__doc__ or "").strip().splitlines()[0]
+    assert first in told.output
+    for name, info in component.options_model.model_fields.items():
+        assert info.description, f"option {name} says what it is"
+        assert info.description in told.output
+    if component.kind in ("task_kernel", "inner_algorithm"):
+        assert component.cites
+    for entry in component.cites:
+        assert entry.splitlines()[0] in told.output
