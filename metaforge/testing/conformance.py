@@ -9,7 +9,8 @@ that may be 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from metaforge import registry
 from metaforge.components import Component, Context
 from metaforge.creation import create
 from metaforge.errors import MetaforgeError, PluginError, RecipeError
-from metaforge.options import Choice, Options
+from metaforge.options import Choice, Options, nested_kinds
 from metaforge.plugins import host
 from metaforge.recipe.resolve import checked_options
 from metaforge.suggest import did_you_mean
@@ -142,7 +143,7 @@ def _kernel(component: Component, given: Mapping[str, Any], make: Create) -> lis
     return [
         Law(f"{law}, {kind}", law.check)
         for kind in kinds
-        for law in kernel_laws(make, toy_tasks(SHAPES[kind][0], 8))
+        for law in kernel_laws(make, toy_tasks(_shape(component, given, kind), 8))
     ]
 
 
@@ -154,6 +155,9 @@ def _weighting(component: Component, given: Mapping[str, Any], make: Create) -> 
         found += [Law(f"{law}, {words}", law.check) for law in laws]
     signed = signed_case()
     of_signs = {"shape": check_shape, "declarations": check_declarations}
+    if not _unfit(component, given, "unfit", "regression"):
+        tasks = replace(gaussian_case(groups=4), kind="regression")
+        found.append(Law("shape, regression", partial(check_shape, weighting, tasks)))
     return found + [
         Law(f"{name}, negative kernel values", partial(check, weighting, signed))
         for name, check in of_signs.items()
@@ -214,6 +218,17 @@ def _unfit(component: Component, given: Mapping[str, Any], method: str, *argumen
     return str(getattr(_options(component, given), method)(*arguments))
 
 
+def _nested(
+    component: Component, given: Mapping[str, Any]
+) -> Iterator[tuple[Component, Mapping[str, Any]]]:
+    """A component with its options, and those that it holds with theirs."""
+    yield component, given
+    held = _options(component, given)
+    for key, kind in nested_kinds(component.options_model).items():
+        if isinstance(choice := getattr(held, key), Choice):
+            yield from _nested(registry.get(kind, choice.use), choice.options)
+
+
 def _options(component: Component, given: Mapping[str, Any]) -> Options:
     return component.options_model.model_validate(dict(given))
 
@@ -221,7 +236,8 @@ def _options(component: Component, given: Mapping[str, Any]) -> Options:
 def _shape(component: Component, given: Mapping[str, Any], kind: TaskKind) -> TaskShape:
     """The first shape of tasks that a component's options do not refuse."""
     for shape in SHAPES[kind]:
-        if not _unfit(component, given, "unfit_inputs", shape.input_shape):
+        inner = _nested(component, given)
+        if not any(_unfit(*each, "unfit_inputs", shape.input_shape) for each in inner):
             return shape
     raise PluginError(f"{component.kind} {component.name!r}: its options refuse every toy input")
 

@@ -123,6 +123,9 @@ def check_shapes(drawn: Drawn) -> None:
         assert torch.isfinite(x).all(), f"law of shapes: {side}_x is not finite"
         assert ((mask == 0) | (mask == 1)).all(), f"law of shapes: {side}_mask is not 0 or 1"
         assert not x[mask == 0].any(), f"law of padding: padded rows of {side}_x are not 0"
+        if shape.kind == "classification":
+            y = getattr(batch, f"{side}_y")
+            assert y.dtype == torch.int64, f"law of shapes: {side}_y is {y.dtype}, expected int64"
     assert batch.outputs == shape.outputs, "law of shapes: outputs are not the shape's"
     assert batch.task_ids.tolist() == list(drawn.ids), "law of shapes: task_ids are not the ids"
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from metaforge.contracts import GramOperator, TaskWeighting, Tree
 from metaforge.errors import NumericError
 from metaforge.scoring import keep
+from metaforge.tasks import TaskKind
 from metaforge.testing.law import Law, check_all
 
 #: Of equalities, relative to the largest weight. A solve is only as good as condition
@@ -77,10 +78,12 @@ class Case:
     cross: Tensor
     own: Tensor
     groups: Tensor
+    kind: TaskKind = "classification"
 
     def take(self, rows: Tensor) -> Case:
         """The same targets before a reordered or repeated bank."""
-        return Case(self.bank.take(rows), self.cross[rows], self.own, self.groups[rows])
+        cross, groups = self.cross[rows], self.groups[rows]
+        return Case(self.bank.take(rows), cross, self.own, groups, self.kind)
 
 
 def gaussian_case(n_tasks: int = 40, n_targets: int = 6, groups: int = 0) -> Case:
@@ -115,6 +118,7 @@ def weighting_laws(weighting: TaskWeighting, case: Case, tolerance: float = TOLE
     laws = [
         Law("shape", lambda: check_shape(weighting, case)),
         Law("inputs untouched", lambda: check_untouched(weighting, case)),
+        Law("report", lambda: check_report(weighting, case)),
         Law("declarations", lambda: check_declarations(weighting, case, tolerance)),
         Law("permutation", lambda: check_permutation(weighting, case, tolerance)),
         Law("columns", lambda: check_columns(weighting, case, tolerance)),
@@ -147,6 +151,13 @@ def check_untouched(weighting: TaskWeighting, case: Case) -> None:
     weigh(weighting, case)
     assert torch.equal(case.bank.matrix, matrix), "inputs untouched: the bank's matrix changed"
     assert torch.equal(case.cross, cross), "inputs untouched: cross changed"
+
+
+def check_report(weighting: TaskWeighting, case: Case) -> None:
+    """``report`` gives numbers by name."""
+    found = weighting.report(_fit(weighting, case))
+    for name, value in found.items():
+        assert isinstance(value, float | int), f"report: {name} is {value!r}, expected a number"
 
 
 def check_declarations(weighting: TaskWeighting, case: Case, tolerance: float = TOLERANCE) -> None:
@@ -244,7 +255,7 @@ def check_learned(weighting: TaskWeighting, case: Case) -> None:
 
 def _fit(weighting: TaskWeighting, case: Case) -> Tree:
     bank = case.bank if weighting.needs_gram else None
-    return weighting.fit(bank, case.groups, kind="classification")
+    return weighting.fit(bank, case.groups, kind=case.kind)
 
 
 def _close(found: Tensor, expected: Tensor, tolerance: float, law: str) -> None:

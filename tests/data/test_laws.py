@@ -109,6 +109,12 @@ class OtherElsewhere(PooledTasks):
         return state
 
 
+class ShortLabels(PooledTasks):
+    def batch(self, split, ids, view="input"):
+        made = super().batch(split, ids, view)
+        return replace(made, support_y=made.support_y.int())
+
+
 class QueriesRenumbered(PooledTasks):
     """Labels of the queries are numbered from the last class on."""
 
@@ -125,6 +131,7 @@ class QueriesRenumbered(PooledTasks):
         (laws.check_labels, drawn(OneBased), "law of labels: support labels outside"),
         (laws.check_labels, drawn(NoQueriesOfOne), "law of labels: task 0 has"),
         (laws.check_shapes, drawn(DirtyPadding, shots=(1, 3)), "law of padding"),
+        (laws.check_shapes, drawn(ShortLabels), "support_y is torch.int32, expected int64"),
         (laws.check_shapes, drawn(NotFinite), "query_x is not finite"),
         (laws.check_distinct_classes, drawn(OneClassTwice), "law of distinct classes"),
         (laws.check_identity, drawn(OneClassTwice), "law of identity"),

@@ -102,7 +102,7 @@ def metaforge(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
 def test_broken_laws_are_named_component_by_component_and_the_command_fails(tmp_path):
     done = metaforge(tmp_path, "plugins", "check", "skewed")
     assert done.returncode == PluginError.exit_code
-    assert "task_weighting even: 16 of 16 laws" in done.stdout
+    assert "task_weighting even: 19 of 19 laws" in done.stdout
     assert "broken: gram, bank: ordinary" in done.stdout
     assert "symmetric, gram(a, b) = gram(b, a)^T" in done.stdout
     assert "breaks" in done.stderr
@@ -178,6 +178,12 @@ def test_what_leaves_the_program_or_changes_its_settings_is_broken(tmp_path, doe
     assert done.returncode == PluginError.exit_code, done.stdout
     assert "task_weighting bad: 0 of" in done.stdout
     assert words in done.stdout
+
+
+def test_toy_inputs_are_such_as_a_nested_model_takes():
+    laws = conformance.laws_of("inner_algorithm", "maml", {"model": {"use": "conv4", "filters": 2}})
+    (outputs,) = [law for law in laws if law.name == "ways, classification"]
+    outputs.check()
 
 
 def test_a_component_that_serves_no_tasks_has_no_law_to_hold(monkeypatch):

@@ -156,6 +156,24 @@ class ExportsAClosure(Maml):
         return module
 
 
+class TrainsOnConstants(Maml):
+    """Evaluates well, and learns nothing."""
+
+    def losses(self, params, tasks, *, training=False, noise=None):
+        found = super().losses(params, tasks, training=training, noise=noise)
+        return found.detach() if training else found
+
+
+class NoiseOfOne(Maml):
+    def draw_noise(self, generator, n_tasks):
+        return {"mask": torch.ones(1)}
+
+
+class PenaltyOfEach(Maml):
+    def penalty(self, params):
+        return torch.stack([value.square().sum() for value in params.values()])
+
+
 #: {specimen: (the check that must reject it, in which words, the specimen's options)}
 BROKEN: dict[type[Maml], tuple[Any, str, dict[str, Any]]] = {
     PosesAsSecondOrder: (laws.check_meta_gradient, "meta-gradient at order 2", {"order": 1}),
@@ -171,6 +189,9 @@ BROKEN: dict[type[Maml], tuple[Any, str, dict[str, Any]]] = {
     KeepsTheGraph: (laws.check_evaluation_keeps_nothing, "no graph is kept", {}),
     Hoards: (laws.check_evaluation_keeps_nothing, "memory is flat", {}),
     TakesAnyWays: (laws.check_ways, "variable_ways", {}),
+    TrainsOnConstants: (laws.check_training, "no gradient of the losses", {}),
+    NoiseOfOne: (laws.check_training, "leading axis", {}),
+    PenaltyOfEach: (laws.check_training, "penalty: one number", {}),
     ExportsTheta: (laws.check_export, "export", {}),
 }
 

@@ -302,6 +302,11 @@ class WritesIntoCross(Specimen):
         return cross.mul_(2)
 
 
+class ReportsWords(Specimen):
+    def report(self, state):
+        return {"solver": "mine"}
+
+
 class NeverPositive(Specimen):
     def weights(self, state, cross, self_):
         return cross - 1
@@ -368,6 +373,7 @@ BROKEN = [
     (laws.check_learned, NotAScalar, "a scalar"),
     (laws.check_keeps_all, NeverPositive, "M >= N"),
     (laws.check_untouched, WritesIntoCross, "cross changed"),
+    (laws.check_report, ReportsWords, "expected a number"),
 ]
 
 
