@@ -410,9 +410,10 @@ BUILT_IN = [item for item, plugin in host().components() if plugin.distribution 
 
 
 @pytest.mark.parametrize("component", BUILT_IN, ids=lambda item: f"{item.kind} {item.name}")
-def test_show_tells_options_formula_and_source_of_every_component(component):
+def test_show_tells_options_formula_and_source_of_every_component(component, monkeypatch):
     if component.absence:
         pytest.skip(component.absence)
+    monkeypatch.setenv("COLUMNS", "9999")  # a table's last column is cut to a terminal's width
     told = CliRunner().invoke(show.command, [component.kind, component.name])
     assert told.exit_code == 0
     first = (component.load().__doc__ or "").strip().splitlines()[0]
