@@ -147,7 +147,9 @@ def held_out(device: Constants) -> str:
             iterations=int(facts.get("iterations", 0)),
         )
         expected = scores(own, replace(device, signature=0.0))
-        lines.append(_line(f"{solver}, {n_tasks:,} tasks, {TARGETS} targets", expected, took))
+        turns = f", {own.iterations} iterations" if own.iterations else ""
+        name = f"{solver}, {n_tasks:,} tasks, {TARGETS} targets{turns}"
+        lines.append(_line(name, expected, took))
     return "\n".join(lines)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -18,14 +19,13 @@ def command(kind: str, name: str, folder: Path | None) -> None:
 
     It works as it is: install it, and 'metaforge plugins check NAME' holds.
     """
-    from metaforge.scaffold import SCAFFOLDS, scaffold
+    from metaforge.scaffold import scaffold, template
 
-    made = scaffold(kind, name, folder)
-    word = kind.removesuffix("s").replace("_", "-").removeprefix("task-")
-    click.echo(f"made {made} ({SCAFFOLDS[word].kind.replace('_', ' ')} {name}). Next:")
+    made, chosen = scaffold(kind, name, folder), template(kind)
+    click.echo(f"made {made} ({chosen.kind.replace('_', ' ')} {name}). Next:")
     for line in (
-        f"pip install -e {made}",
+        f"pip install -e {shlex.quote(str(made))}",
         f"metaforge plugins check {name}",
-        f"metaforge run {SCAFFOLDS[word].use.format(name=name)}",
+        f"metaforge run {chosen.use.format(name=name)}",
     ):
         click.echo(f"  {line}")

@@ -93,28 +93,34 @@ def scaffold(kind: str, name: str, folder: Path | None = None) -> Path:
     Raises ``UnknownName`` for a kind there is no template of, and ``MetaforgeError`` for a name
     that no module can have and for a folder that is not empty or cannot be written.
     """
+    chosen = template(kind)
+    if not _NAME.fullmatch(name):
+        raise MetaforgeError(
+            f"{name!r} is no name for a plugin: expected small letters and digits, with - or _ "
+            "between them, such as my-kernel"
+        )
+    _refuse_taken(chosen.kind, name)
+    target = folder or Path(f"metaforge-{name}")
+    try:
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise MetaforgeError(f"{target} exists: nothing is overwritten; say --dir")
+        for path, text in _files(chosen, name):
+            (target / path).parent.mkdir(parents=True, exist_ok=True)
+            (target / path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise MetaforgeError(f"{target} cannot be written: {error.strerror}") from error
+    return target
+
+
+def template(kind: str) -> Scaffold:
+    """That of a kind, however users say it: ``kernel``, ``task_kernel``, ``kernels``."""
     word = kind.removesuffix("s").replace("_", "-").removeprefix("task-")
     if word not in SCAFFOLDS:
         raise UnknownName(
             f"no template for kind {kind!r}{did_you_mean(word, SCAFFOLDS)} "
             f"(there are: {', '.join(SCAFFOLDS)})"
         )
-    if not _NAME.fullmatch(name):
-        raise MetaforgeError(
-            f"{name!r} is no name for a plugin: expected small letters and digits, with - or _ "
-            "between them, such as my-kernel"
-        )
-    _refuse_taken(SCAFFOLDS[word].kind, name)
-    target = folder or Path(f"metaforge-{name}")
-    try:
-        if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise MetaforgeError(f"{target} exists: nothing is overwritten; say --dir")
-        for path, text in _files(word, name):
-            (target / path).parent.mkdir(parents=True, exist_ok=True)
-            (target / path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise MetaforgeError(f"{target} cannot be written: {error.strerror}") from error
-    return target
+    return SCAFFOLDS[word]
 
 
 def _refuse_taken(kind: str, name: str) -> None:
@@ -133,13 +139,10 @@ def _refuse_taken(kind: str, name: str) -> None:
         )
 
 
-def _files(word: str, name: str) -> Iterator[tuple[Path, str]]:
+def _files(chosen: Scaffold, name: str) -> Iterator[tuple[Path, str]]:
     """The path of each file, within the distribution, and what it holds."""
-    chosen, module = SCAFFOLDS[word], name.replace("-", "_")
-    package, own = (
-        Path("src", f"metaforge_{module}"),
-        _TEMPLATES / chosen.kind.removeprefix("task_"),
-    )
+    package = Path("src", f"metaforge_{name.replace('-', '_')}")
+    own = _TEMPLATES / chosen.kind.removeprefix("task_")
     places = {
         Path("pyproject.toml"): "common/pyproject.toml",
         Path("README.md"): "common/README.md",
@@ -148,7 +151,7 @@ def _files(word: str, name: str) -> Iterator[tuple[Path, str]]:
         package / "__init__.py": "common/__init__.py",
         **{package / path.stem: f"{own.name}/{path.stem}" for path in sorted(own.iterdir())},
     }
-    words = _words(chosen, word, name)
+    words = _words(chosen, name)
     for path, source in places.items():
         text = (_TEMPLATES / f"{source}.tmpl").read_text(encoding="utf-8")
         yield path, _Placeholders(text).substitute(words)
@@ -160,7 +163,7 @@ class _Placeholders(Template):
     delimiter = "§"
 
 
-def _words(chosen: Scaffold, word: str, name: str) -> dict[str, str]:
+def _words(chosen: Scaffold, name: str) -> dict[str, str]:
     module, _, attribute = chosen.module.partition(":")
     camel = "".join(part.capitalize() for part in re.split("[-_]", name))
     major, minor = __version__.split(".")[:2]

@@ -14,7 +14,7 @@ def of_target(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def of_results(results: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """``(unconditional, mean)`` and so on: means of arms, and what SP gains over each."""
+    """``(unconditional, mean)`` and so on: the arms' means, and ``gain``, SP's over J = 0."""
     for arm in ("unconditional", "conditional"):
         yield arm, results[arm]["mean"]
     yield "gain", results["difference"]["mean"]

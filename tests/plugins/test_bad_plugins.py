@@ -127,8 +127,6 @@ def test_predictions_before_adaptation_are_found_by_the_kit(cli):
         """
         class Bad(Maml):
             def predict(self, params, support, query_x):
-                theta = {k: v.expand(len(support), *v.shape) for k, v in params.items()}
-                module = self._module if hasattr(self, "_module") else None
                 zeros = torch.zeros(*query_x.shape[:2], support.outputs, dtype=torch.float64)
                 return zeros + sum(v.sum() for v in params.values())
         """,
