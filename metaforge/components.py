@@ -7,7 +7,8 @@ its options and its code by dotted targets, which are imported when they are fir
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
@@ -64,8 +65,22 @@ def _cache_dir() -> Path:
     return Path(named) if named else Path.home() / ".cache" / "metaforge"
 
 
+#: Says how many more are done, and a note.
+Advance = Callable[..., None]
+
+
+# Named functions, so that what holds a context can be pickled.
 def _silent(line: str) -> None:
-    """Report nothing. A named function, so that what holds a context can be pickled."""
+    """Report nothing."""
+
+
+def _unseen(done: int = 1, note: str = "") -> None:
+    """Show no progress."""
+
+
+@contextmanager
+def _silent_progress(name: str, total: int, done: int = 0) -> Iterator[Advance]:
+    yield _unseen
 
 
 @dataclass(frozen=True)
@@ -75,7 +90,9 @@ class Context:
     ``base_dir`` is the folder that relative paths in options start from (the
     recipe's); ``device`` and ``dtype`` are names (``"cpu"``, ``"float32"``), so that
     a context can be made without torch; ``mixed`` asks for networks' forward passes in bfloat16
-    (``metaforge.precision``); ``report`` takes one line for the user.
+    (``metaforge.precision``); ``report`` takes one line for the user; ``progress(name, total)``
+    is a context manager around longer work, whose body calls what it yields, ``advance(n)``:
+    the user sees rate and time left.
     """
 
     seed: int = 0
@@ -85,6 +102,7 @@ class Context:
     dtype: str = "float32"
     mixed: bool = False
     report: Callable[[str], None] = _silent
+    progress: Callable[..., AbstractContextManager[Advance]] = _silent_progress
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 #: Seconds between lines of a stage where no bar can be shown.
 _LINE_EVERY = 30.0
+#: Work of fewer seconds goes by without a word, unless it is a stage of a run.
+_UNTOLD = 2.0
 
 
 class Console:
@@ -23,6 +25,7 @@ class Console:
     def __init__(self, quiet: bool = False, log: Callable[[str], None] = lambda line: None):
         self._rich = RichConsole(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
         self.log = log
+        self._shown = False
 
     def line(self, text: str) -> None:
         self._rich.print(text, markup=False)
@@ -35,8 +38,18 @@ class Console:
             self.line(f"{key:<{width}}  {value}")
 
     @contextmanager
-    def stage(self, name: str, total: int, done: int = 0) -> Iterator[Callable[[int, str], None]]:
-        """A bar over ``total``; the body calls ``advance(n, note)``."""
+    def progress(self, name: str, total: int, done: int = 0) -> Iterator[Callable[..., None]]:
+        """A stage that leaves no line where it took less than two seconds: for
+        ``Context.progress``."""
+        with self.stage(name, total, done, least=_UNTOLD) as advance:
+            yield advance
+
+    @contextmanager
+    def stage(
+        self, name: str, total: int, done: int = 0, least: float = 0.0
+    ) -> Iterator[Callable[..., None]]:
+        """A bar over ``total``; the body calls ``advance(n, note)``. A line at the end where it
+        took ``least`` seconds."""
         start = time.perf_counter()
         columns = (
             TextColumn("{task.description}"),
@@ -46,7 +59,8 @@ class Console:
             TimeRemainingColumn(),
             TextColumn("{task.fields[note]}"),
         )
-        live = self._rich.is_terminal
+        live = self._rich.is_terminal and not self._shown  # of bars, a terminal has room for one
+        self._shown = self._shown or live
         with Progress(*columns, console=self._rich, transient=True, disable=not live) as bar:
             task = bar.add_task(name, total=total, completed=done, rate="", note="")
             gone, told = 0, start
@@ -60,5 +74,9 @@ class Console:
                     told, left = now, (total - done - gone) / rate
                     self.line(f"{name}: {done + gone} of {total}, {left:.0f} s left")
 
-            yield advance
-        self.line(f"{name}: {total - done} in {time.perf_counter() - start:.1f} s")
+            try:
+                yield advance
+            finally:
+                self._shown = self._shown and not live
+        if (seconds := time.perf_counter() - start) >= least:
+            self.line(f"{name}: {total - done} in {seconds:.1f} s")

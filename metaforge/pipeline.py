@@ -192,7 +192,11 @@ class _Run:
         self._status("running")
 
     def _prepare(self) -> stages.Parts:
-        base = Context(base_dir=self.resolved.base_dir, report=self.console.line)
+        base = Context(
+            base_dir=self.resolved.base_dir,
+            report=self.console.line,
+            progress=self.console.progress,
+        )
         context = stages.context_for(self.recipe, base, self.ranks)
         env = environment.describe(self.recipe, context, self.ranks.size)
         if self.ranks.first:

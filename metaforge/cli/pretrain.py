@@ -29,6 +29,7 @@ def command(recipe: str, overrides: tuple[str, ...], quiet: bool) -> None:
         base_dir=loaded.base_dir,
         device=pick_device(loaded.recipe.device),
         report=console.line,
+        progress=console.progress,
     )
     card = pretrain(loaded.recipe, context)
     for name in ("held_out", "nearest_class_mean"):
