@@ -72,7 +72,9 @@ class Console:
                 bar.update(task, advance=n, rate=f"{rate:.1f}/s", note=note)
                 if not live and now - told > _LINE_EVERY:
                     told, left = now, (total - done - gone) / rate
-                    self.line(f"{name}: {done + gone} of {total}, {left:.0f} s left")
+                    self.line(
+                        f"{name}: {done + gone} of {total}, {rate:.3g} a second, {left:.0f} s left"
+                    )
 
             try:
                 yield advance

@@ -47,11 +47,13 @@ class KernelGram(GramOperator):
         n, device = self.n_tasks, self._signatures.device
         memory.require(*matrix_memory(n, device, self.kernel_name, dtype.itemsize), _ADVICE)
         matrix = torch.empty(n, n, dtype=dtype, device=device)
-        with every_core():
-            for rows, columns in _lower_tiles(n):
+        tiles = _lower_tiles(n)
+        with every_core(), self.kernel.context.progress("kernel matrix", len(tiles)) as advance:
+            for rows, columns in tiles:
                 tile = self.block(rows, columns)
                 matrix[rows, columns] = tile
                 matrix[columns, rows] = tile.T
+                advance()
         return matrix
 
     def block(self, rows: slice | Tensor, columns: slice | Tensor) -> Tensor:
@@ -107,10 +109,10 @@ def matrix_memory(
     return itemsize * copies * n_tasks**2, device, what
 
 
-def _lower_tiles(n: int) -> Iterator[tuple[slice, slice]]:
+def _lower_tiles(n: int) -> list[tuple[slice, slice]]:
     """Rows and columns of the tiles on the diagonal and below it."""
     tiles = [slice(start, min(start + _TILE, n)) for start in range(0, n, _TILE)]
-    return ((rows, columns) for i, rows in enumerate(tiles) for columns in tiles[: i + 1])
+    return [(rows, columns) for i, rows in enumerate(tiles) for columns in tiles[: i + 1]]
 
 
 def shown(tasks: TaskBatch, kernel: TaskKernel) -> TaskBatch:
@@ -150,9 +152,11 @@ def _filled(bank: Iterator[TaskBatch], kernel: TaskKernel, phi: DataPhi, n_tasks
         "take a smaller bank.size, or features or signatures of fewer numbers",
     )
     found, filled = first.new_empty(n_tasks, first.shape[1]), 0
-    for block in chain([first], blocks):
-        found[filled : filled + len(block)] = block
-        filled += len(block)
+    with kernel.context.progress("signatures of bank tasks", n_tasks) as advance:
+        for block in chain([first], blocks):
+            found[filled : filled + len(block)] = block
+            filled += len(block)
+            advance(len(block))
     return found
 
 

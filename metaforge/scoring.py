@@ -96,12 +96,14 @@ class Scorer:
         """
         parts, view = [], self.gram.phi.view if self.gram else "features"
         together = _TARGETS * self.weighting.blocks
-        for _, group in groupby(ids, lambda target_id: target_id // together):
-            block = list(group)
-            alpha = self.alphas(source.batch(split, block, view))
-            for target_id, row in zip(block, alpha.T.contiguous().split(1), strict=True):
-                own = keep(row.T, top_m, negative, [target_id])
-                parts.append((*own, raw_statistics(row.T)))
+        with self.weighting.context.progress("scores of targets", len(ids)) as advance:
+            for _, group in groupby(ids, lambda target_id: target_id // together):
+                block = list(group)
+                alpha = self.alphas(source.batch(split, block, view))
+                for target_id, row in zip(block, alpha.T.contiguous().split(1), strict=True):
+                    own = keep(row.T, top_m, negative, [target_id])
+                    parts.append((*own, raw_statistics(row.T)))
+                advance(len(block))
         return TargetScores(*(torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True)))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import click
 
+from metaforge import stops
 from metaforge.cli import output
 from metaforge.cli.app import app
 from metaforge.errors import Followed, Interrupted, MetaforgeError, RecipeError
@@ -16,7 +17,7 @@ from metaforge.errors import Followed, Interrupted, MetaforgeError, RecipeError
 
 def call(arguments: Sequence[str] | None) -> int:
     """Run the command line and return its exit code; see ``metaforge.cli.main``."""
-    with output.guarded():
+    with output.guarded(), stops.outliving_terminal():
         try:
             return _verb(arguments)
         except MetaforgeError as error:  # nobody to tell: standard error cannot be written

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
-from typing import Any, TextIO, TypeVar
+from typing import Any, TextIO
 
 from metaforge.errors import DataError, MetaforgeError
-
-T = TypeVar("T")
 
 
 class ReaderLeft(MetaforgeError):
@@ -45,31 +44,37 @@ class _Guarded:
     """A stream of text whose failing writes say which stream it was.
 
     Once failed, it goes on failing: who probes a stream first (click does) hides the first time.
+    A terminal that is no longer there fails nothing.
     """
 
     def __init__(self, stream: TextIO, name: str):
         self._stream, self._name = stream, name
+        self._terminal = stream.isatty()
         self._failure: Exception | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        return self._attempt(self._stream.write, text)
+        self._attempt(self._stream.write, text)
+        return len(text)
 
     def flush(self) -> None:
         self._attempt(self._stream.flush)
 
-    def _attempt(self, action: Callable[..., T], *arguments: Any) -> T:
+    def _attempt(self, action: Callable[..., Any], *arguments: Any) -> None:
         if self._failure is None:
             try:
-                return action(*arguments)
+                action(*arguments)
+                return
             except BrokenPipeError:
                 self._failure = ReaderLeft(f"{self._name}: its reader has left")
             except OSError as error:
-                self._failure = DataError(f"{self._name}: cannot write: {error.strerror}")
+                if not (self._terminal and error.errno == errno.EIO):
+                    self._failure = DataError(f"{self._name}: cannot write: {error.strerror}")
             self._discard()
-        raise self._failure
+        if self._failure is not None:
+            raise self._failure
 
     def _discard(self) -> None:
         """Send what is still held back, and all that comes, nowhere."""

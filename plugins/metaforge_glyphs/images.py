@@ -21,8 +21,8 @@ from metaforge_glyphs.options import SIZE, GlyphsOptions
 from metaforge_glyphs.plan import KINDS
 from metaforge_glyphs.render import render, renderer
 
-#: Images between two lines of progress.
-_PROGRESS = 25_600
+#: Images drawn between two steps of progress.
+_BLOCK = 2560
 
 
 def cached(
@@ -68,24 +68,23 @@ def images_fingerprint(options: GlyphsOptions, images: Catalogue) -> str:
 def load_images(options: GlyphsOptions, images: Catalogue, context: Context) -> np.ndarray:
     """[n, 28, 28] uint8, from the cache or drawn now."""
     name = f"images-{images_fingerprint(options, images)}"
-    return cached(
-        context, name, (len(images), SIZE, SIZE), lambda: draw(options, images, context.report)
-    )
+    return cached(context, name, (len(images), SIZE, SIZE), lambda: draw(options, images, context))
 
 
-def draw(options: GlyphsOptions, images: Catalogue, report: Callable[[str], None]) -> np.ndarray:
+def draw(options: GlyphsOptions, images: Catalogue, context: Context) -> np.ndarray:
     """[n, 28, 28] uint8: every image of the catalogue, drawn now."""
     drawn = np.empty((len(images), SIZE, SIZE), np.uint8)
-    for number, kind in enumerate(KINDS):
-        rows = np.flatnonzero(images.kind == number)
-        for start in range(0, len(rows), _PROGRESS):
-            some = rows[start : start + _PROGRESS]
-            drawn[some] = render(
-                images.codes[some],
-                images.face[some],
-                images.k[some],
-                seed=derive(options.image_seed, "glyphs", kind),
-                distortion=getattr(options.distortion, kind),
-            )
-            report(f"glyphs: drawn {some[-1] + 1:,} of {len(images):,} images (once)")
+    with context.progress("glyphs: drawing images (once)", len(images)) as advance:
+        for number, kind in enumerate(KINDS):
+            rows = np.flatnonzero(images.kind == number)
+            for start in range(0, len(rows), _BLOCK):
+                some = rows[start : start + _BLOCK]
+                drawn[some] = render(
+                    images.codes[some],
+                    images.face[some],
+                    images.k[some],
+                    seed=derive(options.image_seed, "glyphs", kind),
+                    distortion=getattr(options.distortion, kind),
+                )
+                advance(len(some))
     return drawn

@@ -5,6 +5,7 @@ Symbols: N bank tasks, m landmarks, T targets, p the width of a signature.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +28,9 @@ from metaforge.iterative import (
 )
 from metaforge.linalg import Factor
 from metaforge_weightings.nystrom import Nystrom, Preconditioner
+
+#: Rows of the small factorisation whose time tells that of a large one.
+_TRIAL_ROWS = 2000
 
 
 class Solver(Protocol):
@@ -112,6 +116,7 @@ def exact(gram: GramOperator, ridge: float, context: Context) -> Solver:
     """Raises ``NumericError`` where no jitter makes the matrix positive definite."""
 
     def make() -> Factor:
+        _announce(gram, torch.float64, context)
         return linalg.factor(gram.dense, ridge, gram.kernel_name)
 
     return Direct(factors.kept(gram, ridge, torch.float64, context, make))
@@ -127,6 +132,7 @@ def single_precision(gram: GramOperator, ridge: float, context: Context) -> Solv
         raise NumericError(f"lambda = {ridge:g} is beyond float32: take weighting.solver: exact")
 
     def make() -> Factor:
+        _announce(gram, torch.float32, context)
         matrix = gram.dense(torch.float32)
         found = linalg.attempt(matrix, ridge, gram.kernel_name)
         if found is None:
@@ -142,6 +148,21 @@ def single_precision(gram: GramOperator, ridge: float, context: Context) -> Solv
     method = partial(refinement, correct=partial(_rough_solve, factor))
     facts = {"jitter": 0.0, "condition": factor.condition}
     return Iterative(gram, ridge, method, facts, "float32", remedy)
+
+
+def _announce(gram: GramOperator, dtype: torch.dtype, context: Context) -> None:
+    """Tell how long a large factorisation, one call that shows no progress, will take: by the
+    time of a small one, whose cost goes with the cube of its rows."""
+    if gram.n_tasks < factors.LEAST_TASKS or torch.device(context.device).type != "cpu":
+        return
+    some = slice(0, _TRIAL_ROWS)
+    trial = gram.block(some, some).to(dtype)
+    start = time.perf_counter()
+    linalg.attempt(trial, float(trial.diagonal().sum()), gram.kernel_name)
+    seconds = (time.perf_counter() - start) * (gram.n_tasks / _TRIAL_ROWS) ** 3
+    context.report(
+        f"scores: factoring the matrix of {gram.n_tasks:,} bank tasks, about {seconds:.0f} s"
+    )
 
 
 def _rough_solve(factor: Factor, residual: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -152,7 +153,7 @@ def test_images_are_drawn_once(drawing, tmp_path):
     first = loaded(tmp_path, lines)
     once = drawing.count
     assert once
-    assert lines[-1].startswith(f"glyphs: drawn {len(first):,} of {len(first):,} images")
+    assert not lines
     again = loaded(tmp_path, lines)
     assert drawing.count == once
     assert np.array_equal(first, again)
@@ -178,6 +179,20 @@ def test_a_damaged_cache_is_drawn_anew(drawing, tmp_path, damage):
     assert "is damaged, making it anew" in lines[0]
     loaded(tmp_path)
     assert drawing.count == 2 * once
+
+
+def test_drawing_shows_how_far_it_is(drawing, tmp_path):
+    seen: list[tuple[str, int]] = []
+
+    @contextmanager
+    def progress(name, total):
+        seen.append((name, total))
+        yield lambda done: seen.append(("done", done))
+
+    options = catalogue(TINY)
+    images.load_images(TINY, options, Context(cache_dir=tmp_path, progress=progress))
+    assert seen[0] == ("glyphs: drawing images (once)", len(options))
+    assert sum(done for _, done in seen[1:]) == len(options)
 
 
 def test_a_folder_that_cannot_be_written_costs_the_cache_alone(drawing, tmp_path):

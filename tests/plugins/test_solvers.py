@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from metaforge import iterative, memory
+from metaforge import factors, iterative, memory
 from metaforge.components import Context
 from metaforge.contracts import TARGET_BLOCK, TaskKernel
 from metaforge.errors import DataError, NumericError, RecipeError
@@ -23,6 +24,7 @@ from metaforge_kernels.gaussian import Gaussian
 from metaforge_kernels.laplace import Laplace
 from metaforge_kernels.linear import Linear
 from metaforge_kernels.options import GaussianOptions, LaplaceOptions, LinearOptions
+from metaforge_weightings import solvers
 from metaforge_weightings.nystrom import Landmarks, landmarks
 from metaforge_weightings.options import TasmlOptions
 from metaforge_weightings.tasml import State, Tasml
@@ -458,3 +460,20 @@ def test_blocks_of_targets_are_those_of_the_engine() -> None:
     assert tasml("exact").blocks == tasml("nystrom").blocks == 1
     assert tasml("float32").blocks == tasml("cg").blocks > 1
     assert TARGET_BLOCK == 64
+
+
+def test_how_long_a_large_factorisation_takes_is_told(monkeypatch):
+    """A small bank's is not; the estimate is of the same size as what it took."""
+    monkeypatch.setattr(factors, "LEAST_TASKS", 3000)
+    monkeypatch.setenv("METAFORGE_FACTORS", "0")
+    said: list[str] = []
+    context = Context(report=said.append)
+    for count in (N, 3000):
+        gram = KernelGram(Gaussian(GaussianOptions(gamma=1.0)), rows(count, 0))
+        solvers.exact(gram, 0.1, context)
+    assert len(said) == 1
+    found = re.fullmatch(
+        r"scores: factoring the matrix of 3,000 bank tasks, about (\d+) s", said[0]
+    )
+    assert found
+    assert int(found[1]) < 30
