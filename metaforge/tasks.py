@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-SPLITS = ("train", "val", "test")
+from metaforge.split_names import SPLITS as SPLITS
+
 TaskKind = Literal["classification", "regression"]
 #: ``input`` is what the inner algorithm sees, ``features`` is phi(x), what kernels see.
 View = Literal["input", "features"]

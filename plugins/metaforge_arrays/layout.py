@@ -13,13 +13,14 @@ from metaforge.data_facts import DataFacts
 from metaforge.errors import DataError
 from metaforge.pools import Pool
 from metaforge.sampling_checks import problems
+from metaforge.split_names import SPLITS
 from metaforge.turned import turned_pools
 from metaforge_arrays.classes import Classes, read_classes
 from metaforge_arrays.disk import lacking_room
 from metaforge_arrays.files import Arrays
 from metaforge_arrays.inputs import Reader, check_header, sample_shape
 from metaforge_arrays.options import ArraysOptions
-from metaforge_arrays.splits import SPLITS, split_of_class
+from metaforge_arrays.splits import split_of_class
 
 #: The options that may name an array of the file.
 _ARRAYS = ("x", "y", "features", "class_names", "group", "group_names", "sample_group", "split")

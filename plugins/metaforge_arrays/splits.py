@@ -9,23 +9,11 @@ import numpy as np
 
 from metaforge.errors import DataError
 from metaforge.seeding import bits, derive
+from metaforge.split_names import MEANINGS, SPLITS
 from metaforge_arrays.classes import Classes, first_few
 from metaforge_arrays.files import Arrays
 from metaforge_arrays.options import ArraysOptions
 
-SPLITS = ("train", "val", "test")
-#: What a split array may say without ``split_values``.
-_MEANINGS = {
-    word: number
-    for number, words in enumerate(
-        [
-            ("0", "train", "training"),
-            ("1", "val", "valid", "validation", "dev"),
-            ("2", "test", "testing"),
-        ]
-    )
-    for word in words
-}
 _NONE = -1
 
 
@@ -92,7 +80,7 @@ def _numbers(split_values: Mapping[Any, Any] | None, given: np.ndarray) -> np.nd
     words = [_word(value) for value in values]
     shown = first_few(np.array(words))
     if split_values is None:
-        meanings = _MEANINGS
+        meanings = MEANINGS
         if not set(words) <= set(meanings):
             raise DataError(
                 f"arrays: split holds {shown}; expected 0, 1, 2 or train, val, test: say what "
