@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from metaforge.errors import DataError
-from metaforge_leo_embeddings.arrays import Array, BadPickle, as_text
-from metaforge_leo_embeddings.pickles import read_pickle
+from metaforge.pickle_arrays import Array, BadPickle, as_text
+from metaforge.pickles import read_pickle_file
 
 _ENTRIES = ("embeddings", "keys", "labels")
 _EXPECTED = (
@@ -51,7 +50,7 @@ def read_table(path: Path) -> Table:
     data; nothing in it is executed.
     """
     try:
-        entries = _entries(read_pickle(_mapped(path)))
+        entries = _entries(read_pickle_file(path))
         values = _values(entries["embeddings"])
         keys = _keys(entries["keys"], len(values))
         names, of_row = _classes(keys)
@@ -63,19 +62,11 @@ def read_table(path: Path) -> Table:
     return Table(path, values, names, of_row)
 
 
-def _mapped(path: Path) -> memoryview:
-    """The file's bytes, read when they are looked at."""
-    with path.open("rb") as file:
-        if not path.stat().st_size:
-            raise BadPickle("it is empty")
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-
-
 def _entries(found: Any) -> dict[str, Any]:
     if type(found) is not dict:
         raise BadPickle(f"it holds a {type(found).__name__}")
     if absent := [name for name in _ENTRIES if name not in found]:
-        shown = ", ".join(ascii(name[:40]) for name in list(found)[:8]) or "nothing"
+        shown = ", ".join(ascii(str(name)[:40]) for name in list(found)[:8]) or "nothing"
         raise BadPickle(f"it lacks {' and '.join(absent)}, it holds {shown}")
     return found
 

@@ -20,6 +20,9 @@ _ELEMENT = re.compile(r"b1|[iu][1248]|f[248]|[SU][1-9]\d{0,3}|O[48]?")
 #: The longest string that counts as short: longer bytes stay views of the file.
 SHORT = 1 << 12
 
+#: The most axes of an array: images [n, height, width, channels].
+_AXES = 4
+
 
 class BadPickle(Exception):
     """What was found in a pickle, in words: it is not whole, or not plain data alone."""
@@ -68,9 +71,9 @@ class Array:
             raise BadPickle(f"it has an array of {type(dtype).__name__}")
         if type(shape) is not tuple or not all(type(size) is int for size in shape):
             raise BadPickle("it has an array without a shape")
-        if not 1 <= len(shape) <= 2 or min(shape) < 1:
+        if not 1 <= len(shape) <= _AXES or min(shape) < 1:
             raise BadPickle(
-                f"it has an array of shape {_shown(shape)}; a table or list is expected"
+                f"it has an array of shape {_shown(shape)}; 1 to {_AXES} axes are read, none empty"
             )
         if dtype.numpy.hasobject:
             self.value = _objects(shape, content)
@@ -110,6 +113,15 @@ def _reconstruct(kind: Any, shape: Any, code: Any) -> Array:
     return Array()
 
 
+def _from_buffer(content: Any, dtype: Any, shape: Any, order: Any) -> Array:
+    """An array of protocol 5, which has its bytes beside its shape."""
+    if (layout := as_text(order)) not in ("C", "F"):
+        raise BadPickle(f"it has an array of order {layout[:10]!a}")
+    array = Array()
+    array.set_state(1, shape, dtype, layout == "F", content)
+    return array
+
+
 def _scalar(dtype: Any, content: Any) -> Any:
     """One number or string, as lists of numpy's scalars have them."""
     array = Array()
@@ -129,9 +141,13 @@ def _encode(text: Any, encoding: Any = "latin1") -> bytes:
 
 NAMES: Mapping[tuple[str, str], Any] = {
     **{
-        (f"numpy.{core}.multiarray", name): maker
+        (f"numpy.{core}.{name}", function): maker
         for core in ("core", "_core")  # before and since numpy 2
-        for name, maker in (("_reconstruct", _reconstruct), ("scalar", _scalar))
+        for name, function, maker in (
+            ("multiarray", "_reconstruct", _reconstruct),
+            ("multiarray", "scalar", _scalar),
+            ("numeric", "_frombuffer", _from_buffer),
+        )
     },
     ("numpy", "ndarray"): _NDARRAY,
     ("numpy", "dtype"): Dtype,
@@ -139,4 +155,4 @@ NAMES: Mapping[tuple[str, str], Any] = {
 }
 
 #: Those of the names that may be called.
-MAKERS: tuple[Callable[..., Any], ...] = (_reconstruct, _scalar, Dtype, _encode)
+MAKERS: tuple[Callable[..., Any], ...] = (_reconstruct, _scalar, _from_buffer, Dtype, _encode)

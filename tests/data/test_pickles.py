@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 from metaforge.errors import DataError
-from metaforge_leo_embeddings.arrays import BadPickle
-from metaforge_leo_embeddings.pickles import read_pickle
+from metaforge.pickle_arrays import BadPickle
+from metaforge.pickles import read_pickle, read_pickle_file
 from metaforge_leo_embeddings.tables import read_table
 
-from .leo_embeddings_files import entries, pickled
+from ..plugins.leo_embeddings_files import entries, pickled
 
 GOOD = entries("train")
 
@@ -50,6 +50,7 @@ ARRAYS = {
     "bytes": np.array(["a", "bcd"], dtype="S"),
     "text": np.array(["a", "bcdé"], dtype="U"),
     "long": np.arange(5000, dtype="<f4"),
+    "images": np.arange(120, dtype="u1").reshape(2, 4, 5, 3),
 }
 
 
@@ -63,7 +64,7 @@ def test_arrays_are_what_python_reads(array):
     assert np.array_equal(value, array)
 
 
-@pytest.mark.parametrize("protocol", [2, 3, 4])
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 @pytest.mark.parametrize("array", [*ARRAYS.values(), np.asfortranarray(ARRAYS["f4"])])
 def test_arrays_that_python_3_wrote(array, protocol):
     data = pickle.dumps({"a": array}, protocol)
@@ -73,9 +74,10 @@ def test_arrays_that_python_3_wrote(array, protocol):
         assert np.array_equal(read(with_old_name)["a"].value, array)
 
 
-@pytest.mark.parametrize("protocol", [2, 3, 4])
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 def test_plain_data_that_python_3_wrote(protocol):
     plain = {"a": [1, -1, 300, 70000, 2**40, True, False, None, 1.5], "b": ("x", (), (1, 2, 3, 4))}
+    plain["names of numbers"] = {7: "seven", -1: "minus one"}
     plain["c"] = [plain["a"], "x" * 300, "ü", {}]
     assert read(pickle.dumps(plain, protocol)) == plain
 
@@ -85,8 +87,16 @@ def test_objects_of_an_array_are_a_list():
     assert value == [key.encode() for key in GOOD["keys"]]
 
 
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_images_one_by_one_as_bytes_that_differ_in_length(protocol):
+    """How tieredImageNet has its images: a list of arrays of the bytes of PNG files."""
+    images = [np.arange(n, dtype=np.uint8)[:, None] for n in (3, 5000, 7)]
+    for image, value in zip(images, read(pickle.dumps(images, protocol)), strict=True):
+        assert np.array_equal(value.value, image)
+
+
 def test_numpy_scalars():
-    for protocol in (2, 3, 4):
+    for protocol in (2, 3, 4, 5):
         data = pickle.dumps({"a": [np.int64(3), np.float32(0.5), np.str_("abc")]}, protocol)
         assert read(data) == {"a": [3, 0.5, "abc"]}
 
@@ -106,6 +116,15 @@ def test_long_strings_are_not_copied():
     read(data)
     assert tracemalloc.get_traced_memory()[1] < 100_000
     tracemalloc.stop()
+
+
+def test_a_file_is_read_in_place_and_an_empty_one_is_refused(tmp_path):
+    path = tmp_path / "images.pkl"
+    path.write_bytes(pickle.dumps({"data": ARRAYS["images"]}, 4))
+    assert np.array_equal(read_pickle_file(path)["data"].value, ARRAYS["images"])
+    path.write_bytes(b"")
+    with pytest.raises(BadPickle, match="it is empty"):
+        read_pickle_file(path)
 
 
 # -- attacks -------------------------------------------------------------------------
@@ -246,6 +265,19 @@ EMPTY_ARRAY = RECONSTRUCT + NDARRAY + b"K\x00\x85U\x01b\x87R"
 F4 = DTYPE + b"U\x02f4\x85R"
 DEFAULTS = b"N}" + text("__defaults__") + b"Ns\x86"
 
+
+def out_of_band() -> bytes:
+    """Protocol 5 with the content of an array left to another place."""
+    return pickle.dumps(ARRAYS["f4"], 5, buffer_callback=lambda buffer: None)
+
+
+def from_buffer(dtype: bytes, shape: bytes, order: bytes, content: bytes = b"abcd") -> bytes:
+    """An array as protocol 5 has it."""
+    held = b"\x96" + struct.pack("<Q", len(content)) + content
+    made = stack_global("numpy._core.numeric", "_frombuffer")[2:]
+    return b"\x80\x05" + made + b"(" + held + dtype + shape + order + b"tR."
+
+
 REFUSED = {
     "persistent id": (two(b"Pabc\n"), "uses PERSID"),
     "persistent id of an object": (two(text("abc"), b"Q"), "uses BINPERSID"),
@@ -274,9 +306,15 @@ REFUSED = {
     "dates": (two(DTYPE, text("M8"), b"\x85R"), "an array of 'M8'"),
     "an encoding": (two(named("_codecs", "encode"), text("a"), text("rot13"), b"\x86R"), "rot13"),
     "a set": (b"\x80\x04\x8f.", "uses EMPTY_SET"),
-    "a byte array": (b"\x80\x04\x96" + b"\x00" * 8 + b".", "uses BYTEARRAY8"),
-    "protocol 5": (pickle.dumps(ARRAYS["f4"], 5), "protocol 5; 2 to 4 are read"),
-    "protocol 0": (pickle.dumps([1], 0), "not as a pickle of protocol 2 to 4 does"),
+    "a tuple as a key": (pickle.dumps({(1,): 2}, 2), "a tuple where a short string belongs"),
+    "an array elsewhere": (out_of_band(), "uses NEXT_BUFFER"),
+    "an array of an order": (from_buffer(F4, b"K\x01\x85", text("K")), "an array of order 'K'"),
+    "an array of five axes": (
+        pickle.dumps(np.zeros((1, 1, 1, 1, 1)), 2),
+        "shape [1, 1, 1, 1, ...]; 1 to 4 axes are read",
+    ),
+    "protocol 6": (b"\x80\x06N.", "protocol 6; 2 to 5 are read"),
+    "protocol 0": (pickle.dumps([1], 0), "not as a pickle of protocol 2 to 5 does"),
     "no pickle": (b"PK\x03\x04 a zip file", "it begins with b'PK"),
     "text": (b"hello", "it begins with b'hello'"),
     "no instruction": (b"\x80\x02\xff.", "0xff is no instruction"),
@@ -325,6 +363,7 @@ BOMBS = {
     "negative shape": two(state(b"J" + struct.pack("<i", -1) + b"\x85", F4, b"U\x04abcd")),
     "no rows": two(state(b"K\x00" + HUGE + b"\x86", F4, b"U\x00")),
     "many dimensions": two(state(b"(" + b"K\x01" * 100_000 + b"t", F4, b"U\x04abcd")),
+    "shape, protocol 5": from_buffer(F4, HUGE + b"\x85", text("C")),
     "dummy shape": two(RECONSTRUCT, NDARRAY, HUGE, b"\x85U\x01b\x87R", b"K\x01b"),
     "objects": two(state(HUGE + b"\x85", DTYPE + b"U\x02O8\x85R", b"]")),
     "memo": two(b"Nr\xff\xff\xff\xff", b"a"),

@@ -3,22 +3,35 @@
 A pickle is a program. ``pickle.Unpickler`` runs it, and to forbid names in ``find_class``
 leaves the rest of the machine open: ``copyreg``'s extensions, ``setattr`` and
 ``__setstate__`` on what is allowed, memo tables and strings as large as a number in the file
-says. Here such instructions do not exist. There are those of protocols 2 to 4 that lists,
+says. Here such instructions do not exist. There are those of protocols 2 to 5 that lists,
 tuples, dicts, strings, numbers and arrays are made of; a name that a file asks for is looked
-up in a table of our own (``arrays.NAMES``), nothing is imported, and whatever is made is
+up in a table of our own (``pickle_arrays.NAMES``), nothing is imported, and whatever is made is
 paid for by bytes of the file. Long strings are views of the file, not copies.
 """
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from metaforge_leo_embeddings.arrays import MAKERS, NAMES, SHORT, Array, BadPickle, Dtype, as_text
+from metaforge.pickle_arrays import MAKERS, NAMES, SHORT, Array, BadPickle, Dtype, as_text
 
 _PROTO, _STOP = 0x80, ord(".")
-_PROTOCOLS = range(2, 5)
+_PROTOCOLS = range(2, 6)
+
+
+def read_pickle_file(path: Path) -> Any:
+    """``read_pickle`` of a file, of which arrays and long strings stay views.
+
+    Raises ``OSError`` where it cannot be read.
+    """
+    with path.open("rb") as file:
+        if not path.stat().st_size:
+            raise BadPickle("it is empty")
+        return read_pickle(memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
 
 
 def read_pickle(data: memoryview) -> Any:
@@ -179,9 +192,9 @@ def _set_items(machine: _Machine, items: list[Any]) -> None:
     target = machine.stack[-1]
     if type(target) is not dict:
         raise BadPickle(f"byte {machine.start}: it sets items of a {type(target).__name__}")
-    # Strings alone: to hash tuples of tuples of tuples can take for ever.
+    # Strings and numbers alone: to hash tuples of tuples of tuples can take for ever.
     for name, value in zip(items[::2], items[1::2], strict=True):
-        target[as_text(name)] = value
+        target[name if type(name) is int else as_text(name)] = value
 
 
 def _set_item(machine: _Machine) -> None:
@@ -242,7 +255,7 @@ def _build(machine: _Machine) -> None:
 def _protocol(machine: _Machine) -> None:
     version = machine.take(1)[0]
     if version not in _PROTOCOLS:
-        raise BadPickle(f"it is of protocol {version}; 2 to 4 are read")
+        raise BadPickle(f"it is of protocol {version}; 2 to 5 are read")
 
 
 def _frame(machine: _Machine) -> None:
@@ -251,7 +264,7 @@ def _frame(machine: _Machine) -> None:
 
 
 def _beginning(data: memoryview) -> str:
-    return f"it begins with {bytes(data[:8])!r}, not as a pickle of protocol 2 to 4 does"
+    return f"it begins with {bytes(data[:8])!r}, not as a pickle of protocol 2 to 5 does"
 
 
 def _unknown(data: memoryview, at: int) -> str:
@@ -288,6 +301,7 @@ _STEPS: dict[int, Step] = {
     ord("C"): _sized("<B", _bytes),
     ord("B"): _sized("<I", _bytes),
     0x8E: _sized("<Q", _bytes),
+    0x96: _sized("<Q", _bytes),  # a bytearray, as protocol 5 has an array's content
     # Containers.
     ord("]"): lambda machine: machine.push([]),
     ord("}"): lambda machine: machine.push({}),
