@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,9 @@ from metaforge import losses
 from metaforge.components import Context
 from metaforge.options import Options
 from metaforge.tasks import TaskBatch, TaskKind, TaskShape
+
+if TYPE_CHECKING:
+    from metaforge.image_files import ImageForm
 
 Params = dict[str, Tensor]
 #: A state, noise or signature: a tensor or a nest of dicts and tuples of tensors.
@@ -48,12 +51,18 @@ class Model(Part, ABC):
 class Backbone(Part, ABC):
     """Images to features (the component kind ``backbone``): phi of the paper.
 
-    ``features`` maps ``[n, *x]`` to ``[n, width]`` without gradient; ``fingerprint``
-    names the weights.
+    ``features`` maps ``[n, *x]`` to ``[n, width]`` without gradient; images are floats in [0, 1].
+    ``images`` is the form that it wants them in, which ``metaforge.embedding`` brings them to;
+    None where it takes them as they are. ``fingerprint`` names the weights, and every option that
+    makes other features of them.
+
+    Laws: an image's features do not depend on the others asked with it; other weights have
+    another fingerprint.
     """
 
     width: int
     fingerprint: str
+    images: ImageForm | None = None
 
     @abstractmethod
     def features(self, images: Tensor) -> Tensor: ...

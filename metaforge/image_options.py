@@ -1,12 +1,42 @@
-"""Options of how images are varied as tasks are drawn, for data sets of images. Torch-free."""
+"""Options of data sets of images: their features, and how they are varied as tasks are drawn.
+Torch-free."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, NonNegativeInt
+from pydantic import Field, NonNegativeInt, model_validator
 
-from metaforge.options import Options
+from metaforge.options import Choice, Options, choice
+
+
+class FeatureOptions(Options):
+    """What ``metaforge.embedding.views`` does with a data set's images."""
+
+    input: Literal["auto", "features", "images"] = Field(
+        "auto",
+        description="what the inner algorithm sees; auto: features if there is a backbone. "
+        "Kernels see features if there are",
+    )
+    backbone: Choice | None = choice(
+        "backbone", optional=True, description="images to features; null for none"
+    )
+    normalize: Literal["l2", "none"] = Field(
+        "l2", description="of features: each image's to unit length, or as they are"
+    )
+
+    @property
+    def sees_images(self) -> bool:
+        """Whether the inner algorithm gets images."""
+        return self.input == "images" or (self.input == "auto" and self.backbone is None)
+
+    @model_validator(mode="after")
+    def _features_have_a_source(self) -> Self:
+        if self.backbone is None and self.input == "features":
+            raise ValueError("input: features needs a backbone; name one, or set input: images")
+        if self.backbone is None and "normalize" in self.model_fields_set:
+            raise ValueError("normalize: not read, as there is no backbone")
+        return self
 
 
 class Augment(Options):

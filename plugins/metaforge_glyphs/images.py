@@ -1,19 +1,13 @@
-"""The images of a catalogue, and their features: made once, kept in the cache folder."""
+"""The images of a catalogue: drawn once, kept in the cache folder."""
 
 from __future__ import annotations
 
 import hashlib
-import os
-import zipfile
-import zlib
-from collections.abc import Callable
-from io import BytesIO
-from pathlib import Path
 
 import numpy as np
 
+from metaforge.cached_arrays import cached_array
 from metaforge.components import Context
-from metaforge.records import keep
 from metaforge.seeding import derive
 from metaforge_glyphs.catalogue import Catalogue
 from metaforge_glyphs.fonts import fonts_digest
@@ -23,35 +17,6 @@ from metaforge_glyphs.render import render, renderer
 
 #: Images drawn between two steps of progress.
 _BLOCK = 2560
-
-
-def cached(
-    context: Context, name: str, shape: tuple[int, ...], make: Callable[[], np.ndarray]
-) -> np.ndarray:
-    """The array ``name`` of the cache folder, or ``make()``'s, which is then kept there.
-
-    A damaged file is made anew; a folder that cannot be written costs the cache alone.
-    """
-    path = context.cache_dir / "glyphs" / f"{name}.npz"
-    if os.path.isfile(path):
-        try:
-            return _read(path, shape)
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
-            context.report(f"glyphs: {path} is damaged, making it anew")
-    array = make()
-    file = BytesIO()
-    np.savez(file, data=array)
-    keep(path, file.getvalue(), context.report)
-    return array
-
-
-def _read(path: Path, shape: tuple[int, ...]) -> np.ndarray:
-    """Whole or not at all: the archive carries a checksum of its content."""
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-        array = archive["data"]
-    if array.shape != shape:
-        raise ValueError(f"shape {array.shape}, expected {shape}")
-    return array
 
 
 def images_fingerprint(options: GlyphsOptions, images: Catalogue) -> str:
@@ -67,8 +32,13 @@ def images_fingerprint(options: GlyphsOptions, images: Catalogue) -> str:
 
 def load_images(options: GlyphsOptions, images: Catalogue, context: Context) -> np.ndarray:
     """[n, 28, 28] uint8, from the cache or drawn now."""
-    name = f"images-{images_fingerprint(options, images)}"
-    return cached(context, name, (len(images), SIZE, SIZE), lambda: draw(options, images, context))
+    path = context.cache_dir / "glyphs" / f"images-{images_fingerprint(options, images)}.npz"
+    return cached_array(
+        path,
+        (len(images), SIZE, SIZE),
+        lambda: draw(options, images, context),
+        context.report,
+    )
 
 
 def draw(options: GlyphsOptions, images: Catalogue, context: Context) -> np.ndarray:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from metaforge.components import Context
+from metaforge.image_options import FeatureOptions
 from metaforge.options import Choice, Options, choice
 from metaforge.task_options import Count, TaskOptions
 
@@ -67,7 +68,7 @@ class Kinds(Options):
         return self
 
 
-class GlyphsOptions(TaskOptions):
+class GlyphsOptions(FeatureOptions, TaskOptions):
     """Tasks on letters: which letter is it, or which typeface."""
 
     shots: Count = Field(5, description="support images of a class; [low, high] draws a number")
@@ -91,17 +92,6 @@ class GlyphsOptions(TaskOptions):
     backbone: Choice | None = choice(
         "backbone", "glyph_conv", description="images to features; null for none"
     )
-    normalize: Literal["l2", "none"] = Field(
-        "l2", description="of features: each image's to unit length, or as they are"
-    )
-
-    @model_validator(mode="after")
-    def _features_have_a_source(self) -> Self:
-        if self.backbone is None and self.input == "features":
-            raise ValueError("input: features needs a backbone; name one, or set input: images")
-        if self.backbone is None and "normalize" in self.model_fields_set:
-            raise ValueError("normalize: not read, as there is no backbone")
-        return self
 
 
 class GlyphConvOptions(Options):

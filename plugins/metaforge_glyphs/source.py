@@ -7,20 +7,18 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from metaforge.components import Context
 from metaforge.contracts import Backbone
+from metaforge.embedding import Views, views
 from metaforge.errors import DataError
 from metaforge.pooled import PooledTasks
 from metaforge.pretraining import LabelledImages
 from metaforge_glyphs.catalogue import Catalogue, catalogue, pools
 from metaforge_glyphs.fonts import LICENCE, SCRIPTS
-from metaforge_glyphs.images import cached, images_fingerprint, load_images
+from metaforge_glyphs.images import images_fingerprint, load_images
 from metaforge_glyphs.options import GlyphsOptions
 from metaforge_glyphs.plan import KINDS, SPLITS, check
-
-_BLOCK = 2048  # images a forward pass
 
 
 def load(options: GlyphsOptions, context: Context, backbone: Backbone | None) -> GlyphTasks:
@@ -28,16 +26,17 @@ def load(options: GlyphsOptions, context: Context, backbone: Backbone | None) ->
     if found := check(options, context):
         raise DataError("\n".join(f"glyphs: {line}" for line in found))
     images = catalogue(options)
-    pixels = load_images(options, images, context)
-    features = None if backbone is None else _features(options, images, pixels, backbone, context)
-    return GlyphTasks(options, context, images, torch.from_numpy(pixels), features)
+    pixels = torch.from_numpy(load_images(options, images, context))[:, None]
+    digest = images_fingerprint(options, images)
+    seen = views(pixels, digest, backbone, options, context)
+    return GlyphTasks(options, context, images, pixels, seen)
 
 
 class GlyphTasks(PooledTasks):
     """Which letter is it, or which typeface: tasks over rendered letters.
 
-    pixels    [n, 28, 28] uint8, one row for each of the catalogue's
-    features  [n, p] or None
+    pixels  [n, 1, 28, 28] uint8, one row for each of the catalogue's
+    seen    they, or their features, as the inner algorithm and kernels see them
     """
 
     def __init__(
@@ -46,18 +45,16 @@ class GlyphTasks(PooledTasks):
         context: Context,
         images: Catalogue,
         pixels: Tensor,
-        features: Tensor | None,
+        seen: Views,
     ):
-        shown = pixels[:, None] if features is None or options.input == "images" else features
-        as_images = shown is not features
         super().__init__(
-            shown,
+            seen.x,
             pools(options, images),
             options.sizes(),
             seed=context.seed,
             name="glyphs",
-            features=features if as_images else None,
-            scale=1 / 255 if as_images else None,
+            features=seen.features,
+            scale=seen.scale,
             group_by="pool",
             licence=LICENCE,
             device=context.device,
@@ -91,29 +88,7 @@ def labelled(images: Catalogue, pixels: Tensor, split: str) -> LabelledImages:
         "print": fair.astype(np.int64),
     }
     return LabelledImages(
-        pixels[torch.from_numpy(rows)][:, None],
+        pixels[torch.from_numpy(rows)],
         {name: torch.from_numpy(values).long() for name, values in labels.items()},
         scale=1 / 255,
     )
-
-
-def _features(
-    options: GlyphsOptions,
-    images: Catalogue,
-    pixels: np.ndarray,
-    backbone: Backbone,
-    context: Context,
-) -> Tensor:
-    """[n, width]: phi of every image, from the cache or computed now."""
-
-    def compute() -> np.ndarray:
-        context.report(f"glyphs: computing features of {len(pixels):,} images (once)")
-        blocks = torch.from_numpy(pixels).split(_BLOCK)
-        scaled = (block[:, None].to(context.device, torch.float32) / 255 for block in blocks)
-        return torch.cat([backbone.features(block).cpu() for block in scaled]).numpy()
-
-    name = f"features-{images_fingerprint(options, images)[:16]}-{backbone.fingerprint[:16]}"
-    values = torch.from_numpy(cached(context, name, (len(pixels), backbone.width), compute))
-    if not torch.isfinite(values).all():
-        raise DataError("glyphs: the backbone gives features that are not finite")
-    return F.normalize(values, dim=-1) if options.normalize == "l2" else values

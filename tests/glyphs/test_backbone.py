@@ -56,7 +56,7 @@ def validation() -> LabelledImages:
     rows = np.sort(np.concatenate([whole.rows(kind, "val") for kind in KINDS]))
     columns = {name: getattr(whole, name)[rows] for name in ("kind", "letter", "face", "k")}
     images = replace(whole, **columns)
-    return labelled(images, torch.from_numpy(draw(options, images, Context())), "val")
+    return labelled(images, torch.from_numpy(draw(options, images, Context()))[:, None], "val")
 
 
 def test_the_shipped_weights_have_the_accuracy_of_the_card(validation):

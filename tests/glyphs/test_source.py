@@ -11,7 +11,6 @@ import torch
 
 import metaforge
 from metaforge.components import Context
-from metaforge.contracts import Backbone
 from metaforge.errors import DataError, RecipeError
 from metaforge.registry import get
 from metaforge.testing import datasets as laws
@@ -19,7 +18,6 @@ from metaforge.testing.datasets import Drawn
 from metaforge_glyphs import images
 from metaforge_glyphs.catalogue import catalogue
 from metaforge_glyphs.options import GlyphsOptions
-from metaforge_glyphs.source import _features
 from tests.glyphs.conftest import SMALL
 
 
@@ -226,47 +224,6 @@ def test_the_renderer_and_the_fonts_are_in_the_fingerprint(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(images, name, lambda: "another")
             assert images.images_fingerprint(TINY, catalogue(TINY)) != before
-
-
-class Halves(Backbone):
-    """The mean of an image's upper and lower half; counts its calls."""
-
-    width, fingerprint, calls = 2, "halves of the first kind", 0
-
-    def features(self, images):
-        self.calls += 1
-        return images.view(-1, 2, 14 * 28).mean(-1)
-
-
-def test_features_are_computed_once_for_each_backbone(tmp_path):
-    options = TINY.model_copy(update={"normalize": "none"})
-    table = catalogue(options)
-    pixels = np.arange(len(table) * 784).reshape(-1, 28, 28).astype(np.uint8)
-    backbone, context = Halves(), Context(cache_dir=tmp_path)
-
-    def features():
-        return _features(options, table, pixels, backbone, context)
-
-    first = features()
-    once = backbone.calls
-    assert torch.equal(features(), first)
-    assert backbone.calls == once > 0
-    expected = torch.from_numpy(pixels / 255).view(-1, 2, 392).mean(-1).float()
-    torch.testing.assert_close(first, expected)
-    backbone.fingerprint = "halves of the second kind"
-    features()
-    assert backbone.calls == 2 * once
-
-
-def test_features_that_are_not_finite_are_refused(tmp_path):
-    class Broken(Halves):
-        def features(self, images):
-            return super().features(images) / 0
-
-    table = catalogue(TINY)
-    pixels = np.zeros((len(table), 28, 28), np.uint8)
-    with pytest.raises(DataError, match="not finite"):
-        _features(TINY, table, pixels, Broken(), Context(cache_dir=tmp_path))
 
 
 def test_the_sizes_here_can_be_drawn():
