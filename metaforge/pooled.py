@@ -17,6 +17,7 @@ from metaforge import augmentation
 from metaforge.errors import DataError
 from metaforge.image_options import Augment
 from metaforge.index_tables import IndexTables
+from metaforge.labelled_images import LabelledImages, of_pools
 from metaforge.pools import Pool
 from metaforge.sampling import Drawn, TaskSampler, id_array
 from metaforge.storage import DiskRows
@@ -44,6 +45,7 @@ class PooledTasks(TaskSource):
     group_by  what the groups of tasks are: their ``pool``, their ``class_group`` (of tasks
               drawn within one; -1 for others), ``none``, or ``auto``: the pool if there are
               several names, else the class group if any pool draws within one, else none
+    images    [n, c, h, w]  uint8, where x are features of images: the images, for what reads those
     augment   how images are varied; pools that ``turned_pools`` made may have rows up to 4 n.
               ``describe_task`` names samples as they are before they are cropped and mirrored
 
@@ -67,6 +69,7 @@ class PooledTasks(TaskSource):
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
         augment: Augment | None = None,
+        images: Tensor | DiskRows | None = None,
     ):
         if features is not None and len(features) != len(x):
             raise DataError(f"{name}: {len(x)} rows of x, but {len(features)} of features")
@@ -85,6 +88,7 @@ class PooledTasks(TaskSource):
         self._x = x if isinstance(x, DiskRows) else x.to(device)
         self._features = None if features is None else features.to(device)
         self._scale, self._dtype = scale, dtype
+        self._pictures = images
         self._padded = len({*sizes.shots_range}) > 1 or len({*sizes.queries_range}) > 1
         self._shots, self._queries = sizes.shots_range[1], sizes.queries_range[1]
         self.shape = TaskShape(
@@ -151,6 +155,22 @@ class PooledTasks(TaskSource):
             "support": [told(rows[rows >= 0].tolist(), len(self._x)) for rows in drawn.support[0]],
             "query": [told(rows[rows >= 0].tolist(), len(self._x)) for rows in drawn.query[0]],
         }
+
+    def labelled_images(self, split: str) -> LabelledImages:
+        """A split's images with their ``class`` and, where classes have groups, their ``group``.
+
+        Raises ``DataError`` where the samples are no images.
+        """
+        self._require(split)
+        pools = self.sampler.pools[split]
+        if self._pictures is not None:
+            return of_pools(self._pictures, pools, 1 / 255)
+        if len(self._x.shape) != 4:
+            raise DataError(
+                f"{self.name}: its samples have shape {list(self._x.shape[1:])}: images [channels, "
+                "height, width] are needed"
+            )
+        return of_pools(self._x, pools, self._scale)
 
     def summary(self) -> dict[str, Any]:
         """The data's name, and how many classes of each split tasks can have."""

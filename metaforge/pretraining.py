@@ -8,8 +8,7 @@ affine head on the features. The heads are thrown away.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -19,6 +18,7 @@ from torch.nn import functional as F
 
 from metaforge.components import Context
 from metaforge.errors import DataError, NumericError, PluginError
+from metaforge.labelled_images import LabelledImages, LabelledSource
 from metaforge.pretrain_recipe import Pretraining
 from metaforge.records import write_json
 from metaforge.registry import create_choice
@@ -29,36 +29,6 @@ Heads = dict[str, nn.Linear]
 
 _BLOCK = 2048  # images a forward pass, where no gradient is needed
 _WARM_UP = 0.15  # share of the steps before the peak learning rate
-
-
-@dataclass(frozen=True, eq=False)
-class LabelledImages:
-    """Images with one or more labels.
-
-    images  [n, *x], any dtype; ``scale`` makes them what the backbone wants
-    labels  name -> [n] long; -1 for an image that has no such label
-    """
-
-    images: Tensor
-    labels: Mapping[str, Tensor]
-    scale: float = 1.0
-
-    def inputs(self, rows: Tensor) -> Tensor:
-        """[len(rows), *x] float32."""
-        return self.images[rows].float() * self.scale
-
-    def to(self, device: str) -> LabelledImages:
-        labels = {name: values.to(device) for name, values in self.labels.items()}
-        return LabelledImages(self.images.to(device), labels, self.scale)
-
-
-@runtime_checkable
-class LabelledSource(Protocol):
-    """A task source whose classes can be trained on: images of a split with their labels."""
-
-    fingerprint: str
-
-    def labelled_images(self, split: str) -> LabelledImages: ...
 
 
 @runtime_checkable
@@ -91,8 +61,8 @@ def pretrain(recipe: Pretraining, context: Context) -> dict[str, Any]:
     source, backbone = _parts(recipe, context)
     images = source.labelled_images("train").to(context.device)
     labels = {name: _numbered(_label(images, name)) for name in recipe.heads}
-    images = LabelledImages(images.images, labels, images.scale)
-    order = torch.randperm(len(images.images), generator=generator(recipe.seed, "held out"))
+    images = replace(images, labels=labels)
+    order = torch.randperm(len(images), generator=generator(recipe.seed, "held out"))
     n_held = max(1, round(recipe.held_out * len(order)))
     held, rows = order[:n_held].to(context.device), order[n_held:]
     heads = _train(recipe, backbone, images, rows, held, context)
@@ -176,7 +146,7 @@ def _heads(width: int, images: LabelledImages) -> Heads:
     for name, labels in images.labels.items():
         with torch.device("meta"):
             head = nn.Linear(width, int(labels.max()) + 1)
-        heads[name] = head.to_empty(device=images.images.device)
+        heads[name] = head.to_empty(device=images.device)
         nn.init.zeros_(head.weight)
         nn.init.zeros_(head.bias)
     return heads
@@ -251,7 +221,7 @@ def nearest_class_mean(
     the nearest class mean of L2-normalised features, halves drawn by the recipe's seed."""
     device = next(backbone.network.parameters()).device
     images = images.to(str(device))
-    features = F.normalize(_features(backbone, images, torch.arange(len(images.images))), dim=-1)
+    features = F.normalize(_features(backbone, images, torch.arange(len(images))), dim=-1)
     order = torch.randperm(len(features), generator=generator(recipe.seed, "halves")).to(device)
     first, second = order.chunk(2)
     found = {}

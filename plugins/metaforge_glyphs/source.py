@@ -12,8 +12,8 @@ from metaforge.components import Context
 from metaforge.contracts import Backbone
 from metaforge.embedding import Views, views
 from metaforge.errors import DataError
+from metaforge.labelled_images import LabelledImages
 from metaforge.pooled import PooledTasks
-from metaforge.pretraining import LabelledImages
 from metaforge_glyphs.catalogue import Catalogue, catalogue, pools
 from metaforge_glyphs.fonts import LICENCE, SCRIPTS
 from metaforge_glyphs.images import images_fingerprint, load_images
