@@ -35,6 +35,7 @@ TENSORBOARD = OptionalPackage(
     "tensorboard", "tracker tensorboard", "pip install 'metaforge[tensorboard]'"
 )
 MLFLOW = OptionalPackage("mlflow", "tracker mlflow", "pip install 'metaforge[mlflow]'")
-#: Those that results depend on, and those that only watch.
-COMPUTING, WATCHING = (LEARN2LEARN, HIGHER), (TENSORBOARD, MLFLOW)
-OPTIONAL = (*COMPUTING, *WATCHING)
+PYARROW = OptionalPackage("pyarrow", "Parquet files", "pip install 'metaforge[parquet]'")
+#: Those that results depend on, those that only read files, and those that only watch.
+COMPUTING, READING, WATCHING = (LEARN2LEARN, HIGHER), (PYARROW,), (TENSORBOARD, MLFLOW)
+OPTIONAL = (*COMPUTING, *READING, *WATCHING)
