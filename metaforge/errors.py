@@ -18,6 +18,8 @@ code  meaning
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 
@@ -111,6 +113,15 @@ class RecipeError(MetaforgeError):
     def count(self) -> int:
         """How many problems there are, without remarks on them, which have no place."""
         return sum(bool(problem.path or problem.where) for problem in self.problems)
+
+
+@contextmanager
+def said_by(name: str, instead_of: str = "") -> Iterator[None]:
+    """Put a name before what a ``DataError`` says, ``instead_of`` another that stands there."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{name}: {str(error).removeprefix(f'{instead_of}: ')}") from error
 
 
 def one_line(error: BaseException) -> str:

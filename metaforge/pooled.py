@@ -46,6 +46,7 @@ class PooledTasks(TaskSource):
               drawn within one; -1 for others), ``none``, or ``auto``: the pool if there are
               several names, else the class group if any pool draws within one, else none
     images    [n, c, h, w]  uint8, where x are features of images: the images, for what reads those
+    sample_names  of each row, what ``describe_task`` calls it; by default its number
     augment   how images are varied; pools that ``turned_pools`` made may have rows up to 4 n.
               ``describe_task`` names samples as they are before they are cropped and mirrored
 
@@ -70,10 +71,12 @@ class PooledTasks(TaskSource):
         dtype: torch.dtype = torch.float32,
         augment: Augment | None = None,
         images: Tensor | DiskRows | None = None,
+        sample_names: Sequence[str] | None = None,
     ):
         if features is not None and len(features) != len(x):
             raise DataError(f"{name}: {len(x)} rows of x, but {len(features)} of features")
         self.sampler = TaskSampler(pools, sizes, seed)
+        self._sample_names = sample_names
         self._augment = augment if augment is not None and augment.any else None
         if message := augment.unfit_images(tuple(x.shape[1:])) if augment is not None else "":
             raise DataError(f"{name}: {message}")
@@ -143,8 +146,8 @@ class PooledTasks(TaskSource):
         return torch.from_numpy(groups)
 
     def describe_task(self, split: str, task_id: int) -> dict[str, Any]:
-        """Pool, group, class names in label order, and each class's row numbers (in words where
-        they are of an image that is turned)."""
+        """Pool, group, class names in label order, and each class's row numbers or sample names
+        (in words where they are of an image that is turned)."""
         drawn = self.index(split, [task_id])
         pool = self.sampler.pools[split][drawn.pools[0]]
         group = int(self.groups(split, [task_id])[0])
@@ -152,8 +155,8 @@ class PooledTasks(TaskSource):
             "pool": pool.name,
             "group": self.group_names[group] if group >= 0 else None,
             "classes": [pool.class_names[c] for c in drawn.classes[0]],
-            "support": [told(rows[rows >= 0].tolist(), len(self._x)) for rows in drawn.support[0]],
-            "query": [told(rows[rows >= 0].tolist(), len(self._x)) for rows in drawn.query[0]],
+            "support": [self._told(rows) for rows in drawn.support[0]],
+            "query": [self._told(rows) for rows in drawn.query[0]],
         }
 
     def labelled_images(self, split: str) -> LabelledImages:
@@ -171,6 +174,9 @@ class PooledTasks(TaskSource):
                 "height, width] are needed"
             )
         return of_pools(self._x, pools, self._scale)
+
+    def _told(self, rows: np.ndarray) -> list[int | str]:
+        return told(rows[rows >= 0].tolist(), len(self._x), self._sample_names)
 
     def summary(self) -> dict[str, Any]:
         """The data's name, and how many classes of each split tasks can have."""
@@ -206,6 +212,7 @@ class PooledTasks(TaskSource):
             licence=self.licence,
             device=found.device,
             dtype=self._dtype,
+            sample_names=self._sample_names,
         )
 
     def __getstate__(self) -> dict[str, Any]:

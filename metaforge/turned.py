@@ -46,7 +46,9 @@ def turned_name(name: str, turn: int) -> str:
     return f"{name}, turned {90 * turn}" if turn else name
 
 
-def told(numbers: Sequence[int], rows: int) -> list[int | str]:
-    """Sample numbers in words where they are turned: row 5, and ``"5, turned 90"``."""
+def told(numbers: Sequence[int], rows: int, names: Sequence[str] | None = None) -> list[int | str]:
+    """Sample numbers in words where they are turned or have names: row 5, ``"5, turned 90"``,
+    ``"cat/0.png, turned 90"``."""
     pairs = (divmod(number, rows) for number in numbers)
-    return [turned_name(str(row), turn) if turn else row for turn, row in pairs]
+    named = ((turn, row if names is None else str(names[row])) for turn, row in pairs)
+    return [turned_name(str(name), turn) if turn else name for turn, name in named]

@@ -8,9 +8,9 @@ from math import prod
 
 import numpy as np
 
+from metaforge.class_labels import first_few
 from metaforge.components import Context
 from metaforge.errors import DataError
-from metaforge_arrays.classes import first_few
 from metaforge_arrays.files import Arrays
 from metaforge_arrays.options import ArraysOptions
 

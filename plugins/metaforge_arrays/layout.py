@@ -8,22 +8,32 @@ from math import prod
 
 import numpy as np
 
+from metaforge.class_labels import Classes, read_classes
+from metaforge.class_pools import Division, numbered
+from metaforge.class_splits import split_of_class
 from metaforge.components import Context
 from metaforge.data_facts import DataFacts
-from metaforge.errors import DataError
+from metaforge.errors import DataError, said_by
 from metaforge.pools import Pool
 from metaforge.sampling_checks import problems
-from metaforge.split_names import SPLITS
 from metaforge.turned import turned_pools
-from metaforge_arrays.classes import Classes, read_classes
 from metaforge_arrays.disk import lacking_room
 from metaforge_arrays.files import Arrays
 from metaforge_arrays.inputs import Reader, check_header, sample_shape
 from metaforge_arrays.options import ArraysOptions
-from metaforge_arrays.splits import split_of_class
 
 #: The options that may name an array of the file.
-_ARRAYS = ("x", "y", "features", "class_names", "group", "group_names", "sample_group", "split")
+_ARRAYS = (
+    "x",
+    "y",
+    "features",
+    "class_names",
+    "group",
+    "group_names",
+    "sample_group",
+    "sample_names",
+    "split",
+)
 
 
 #: Bytes of numbers that the check reads: what it leaves to the run would take too long.
@@ -111,32 +121,27 @@ def make_pools(options: ArraysOptions, arrays: Arrays) -> dict[str, list[Pool]]:
 
     Raises ``DataError`` if labels, groups, splits or lengths are not usable.
     """
-    classes = read_classes(arrays.get("y", options.y))
+    y = arrays.get("y", options.y)
+    given = None if options.shares is not None else arrays.get("split", options.split)
+    with said_by("arrays"):
+        classes = read_classes(y)
     for name in ("x", "features"):
         if getattr(options, name) is not None:
             _same_length(name, check_header(name, options, arrays), classes)
     groups, group_names = _groups(options, arrays, classes)
-    split = split_of_class(options, arrays, classes, groups)
-    names, members = _names(options, arrays, classes), classes.members()
-    sample_groups = _sample_groups(options, arrays, classes)
-    shares = {"across": 1 - options.within, "within": options.within}
-
-    def pool(kind: str, mine: np.ndarray) -> Pool:
-        return Pool(
-            name=kind,
-            members=tuple(members[c] for c in mine),
-            class_names=tuple(names[c] for c in mine),
-            class_groups=None if groups is None else groups[mine],
-            class_group_names=group_names,
-            sample_groups=sample_groups,
-            within=kind == "within",
-            weight=shares[kind],
-        )
-
-    return {
-        name: [pool(kind, np.flatnonzero(split == number)) for kind in shares if shares[kind]]
-        for number, name in enumerate(SPLITS)
-    }
+    with said_by("arrays"):
+        split = split_of_class(options, classes, groups, given)
+    names = _names(options, arrays, classes)
+    sample_groups = _of_rows("sample_group", options, arrays, classes)
+    _of_rows("sample_names", options, arrays, classes)
+    return Division(
+        classes,
+        names,
+        split,
+        groups,
+        group_names,
+        None if sample_groups is None else numbered(sample_groups),
+    ).pools(options.within)
 
 
 def task_pools(
@@ -150,8 +155,7 @@ def task_pools(
 def _names(options: ArraysOptions, arrays: Arrays, classes: Classes) -> list[str]:
     if options.class_names is None:
         return list(map(str, classes.labels))
-    names = arrays.get("class_names", options.class_names)
-    return list(map(str, classes.per_class("class_names", names)))
+    return list(map(str, _per_class("class_names", options, arrays, classes)))
 
 
 def _groups(
@@ -160,7 +164,7 @@ def _groups(
     """The group of each class [C], numbered 0..G-1, and the names [G]."""
     if options.group is None:
         return None, ()
-    given = classes.per_class("group", arrays.get("group", options.group))
+    given = _per_class("group", options, arrays, classes)
     values, groups = np.unique(given, return_inverse=True)
     if options.group_names is None:
         return groups, tuple(map(str, values))
@@ -173,12 +177,21 @@ def _groups(
     return groups, tuple(map(str, names[values]))
 
 
-def _sample_groups(options: ArraysOptions, arrays: Arrays, classes: Classes) -> np.ndarray | None:
-    if options.sample_group is None:
+def _per_class(option: str, options: ArraysOptions, arrays: Arrays, classes: Classes) -> np.ndarray:
+    given = arrays.get(option, getattr(options, option))
+    with said_by("arrays"):
+        return classes.per_class(option, given)
+
+
+def _of_rows(
+    option: str, options: ArraysOptions, arrays: Arrays, classes: Classes
+) -> np.ndarray | None:
+    """An array with an entry for each row; None where the option is not set."""
+    if getattr(options, option) is None:
         return None
-    given = arrays.get("sample_group", options.sample_group)
-    _same_length("sample_group", given.shape, classes)
-    return np.unique(given, return_inverse=True)[1]
+    given = arrays.get(option, getattr(options, option))
+    _same_length(option, given.shape, classes)
+    return given
 
 
 def _same_length(option: str, shape: tuple[int, ...], classes: Classes) -> None:

@@ -5,16 +5,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveInt, WithJsonSchema, model_validator
 
+from metaforge.class_options import SHARES, ClassOptions
 from metaforge.image_options import Augment
-from metaforge.task_options import TaskOptions
 
 #: The name of an array in the file, or the array itself.
 Array = Annotated[Any, WithJsonSchema({"type": ["string", "array"]})]
-Share = Annotated[float, Field(ge=0, le=1)]
-Split = Literal["train", "val", "test"]
 
 
-class ArraysOptions(TaskOptions):
+class ArraysOptions(ClassOptions):
     path: Path | None = Field(
         None,
         description="npz file, or a folder of npy files, relative to the recipe (in key=value: to "
@@ -48,45 +46,26 @@ class ArraysOptions(TaskOptions):
     class_names: Array = Field(None, description="a name for each class; default: its label")
     group: Array = Field(None, description="a group (superclass, alphabet, ...) for each class")
     group_names: Array = Field(None, description="names of the numbers in group")
-    within: Share = Field(
-        0.0, description="share of tasks whose classes are all of one group; 1 for all"
-    )
     sample_group: Array = Field(
         None,
         description="a group for each row (drawer, film, ...) that is never in both the support "
         "and the queries of a task",
     )
+    sample_names: Array = Field(
+        None, description="a name for each row (its file, ...) for targets.jsonl; default: numbers"
+    )
     split: Array = Field(
-        (0.64, 0.16, 0.2),
+        SHARES,
         description="train, val or test (or 0, 1, 2) for each class or each row; or three "
         "shares that sum to 1",
     )
-    split_values: dict[Split, Any] | None = Field(
-        None,
-        description="what split's own values mean, e.g. {train: background, test: evaluation}",
-    )
-    split_by: Literal["class", "group"] = Field(
-        "class", description="what shares (and val_share) divide: classes, or whole groups"
-    )
-    split_seed: int = Field(0, description="seed of the division, apart from the run's seed")
-    val_share: Share = Field(
-        0.0, description="share of the training classes that become val, where split has none"
-    )
-    licence: str = Field("not stated", description="the data's licence, for the results")
 
     @property
-    def shares(self) -> tuple[float, float, float] | None:
-        """The shares of train, val and test, where ``split`` is three of them."""
-        three = isinstance(self.split, list | tuple) and len(self.split) == 3
-        if not three or not any(isinstance(share, float) for share in self.split):
-            return None
-        train, val, test = map(float, self.split)
-        return train, val, test
+    def has_groups(self) -> bool:
+        return self.group is not None
 
     @model_validator(mode="after")
     def _usable(self) -> Self:
-        if self.shares is not None and (abs(sum(self.shares) - 1) > 1e-6 or min(self.shares) < 0):
-            raise ValueError(f"split: the shares {list(self.shares)} do not sum to 1")
         if self.storage == "disk" and (self.path is None or not isinstance(self.x, str)):
             raise ValueError("storage: disk needs path, and x by its name there")
         if self.features is not None and self.augment.rotations != "none":
@@ -94,15 +73,4 @@ class ArraysOptions(TaskOptions):
                 "augment.rotations: the features are those of images that are not turned: leave "
                 "features out, or set rotations: none"
             )
-        if self.group is None:
-            unmet = [name for name in ("within", "group_names") if getattr(self, name)]
-            unmet += ["split_by: group"] if self.split_by == "group" else []
-            if unmet:
-                raise ValueError(f"{', '.join(unmet)}: needs group, a group for each class")
-        unread = {"split_values"} if self.shares is not None else set()
-        if self.shares is None and not self.val_share:
-            unread = {"split_by", "split_seed"}
-        if unread := unread & self.model_fields_set:
-            why = "split is shares" if self.shares is not None else "nothing is divided by shares"
-            raise ValueError(f"{', '.join(sorted(unread))}: not read, as {why}")
         return self

@@ -32,6 +32,7 @@ def load(options: ArraysOptions, context: Context) -> PooledTasks:
         values, scale = reader.x()
         x = torch.from_numpy(values)
     features = reader.features()
+    names = options.sample_names
     return PooledTasks(
         x,
         task_pools(options, arrays, pools),
@@ -45,4 +46,5 @@ def load(options: ArraysOptions, context: Context) -> PooledTasks:
         device=context.device,
         dtype=getattr(torch, context.dtype),
         augment=options.augment,
+        sample_names=None if names is None else arrays.get("sample_names", names).tolist(),
     )

@@ -662,3 +662,14 @@ def test_whole_numbers_are_finite_whatever_their_size(tmp_path, monkeypatch):
     options = ArraysOptions(path=save(tmp_path, X=X.astype(np.int64)), **SMALL)
     assert check(options, Context(report=lines.append)) == []
     assert lines == []
+
+
+def test_samples_are_told_by_their_names():
+    names = [f"film {row}.png" for row in range(len(Y))]
+    named, plain = make(sample_names=names), make()
+    assert named.fingerprint == plain.fingerprint
+    rows = plain.describe_task("test", 3)["support"]
+    told = named.describe_task("test", 3)["support"]
+    assert told == [[f"film {row}.png" for row in some] for some in rows]
+    with pytest.raises(DataError, match=r"sample_names has shape \[3\], but y has 200 rows"):
+        make(sample_names=names[:3])

@@ -7,23 +7,26 @@ from typing import Any
 
 import numpy as np
 
+from metaforge.class_labels import Classes, first_few
+from metaforge.class_options import ClassOptions
 from metaforge.errors import DataError
 from metaforge.seeding import bits, derive
 from metaforge.split_names import MEANINGS, SPLITS
-from metaforge_arrays.classes import Classes, first_few
-from metaforge_arrays.files import Arrays
-from metaforge_arrays.options import ArraysOptions
 
 _NONE = -1
 
 
 def split_of_class(
-    options: ArraysOptions, arrays: Arrays, classes: Classes, groups: np.ndarray | None
+    options: ClassOptions,
+    classes: Classes,
+    groups: np.ndarray | None = None,
+    given: np.ndarray | None = None,
 ) -> np.ndarray:
     """[C]: the position of each class's split in ``SPLITS``, or -1 for none.
 
-    ``groups`` [C] are what shares divide under ``split_by: group``. Raises ``DataError``
-    for values without meaning, a class in two splits, or a split without a class.
+    ``groups`` [C] are what shares divide under ``split_by: group``; ``given`` [n] or [C] says the
+    split of each row or class, where ``options`` has no shares. Raises ``DataError`` for values
+    without meaning, a class in two splits, or a split without a class.
     """
     units = np.arange(len(classes))
     if options.split_by == "group" and groups is not None:
@@ -31,10 +34,11 @@ def split_of_class(
     if options.shares is not None:
         split = _divide(units, options.shares, options.split_seed)
     else:
-        split = _given(options, arrays.get("split", options.split), classes)
+        assert given is not None
+        split = _given(options.split_values, given, classes)
     if options.val_share:
         if (split == SPLITS.index("val")).any():
-            raise DataError("arrays: val_share is for a split without val, but this one has it")
+            raise DataError("val_share is for a split without val, but this one has it")
         train = np.flatnonzero(split == SPLITS.index("train"))
         kept = 1 - options.val_share
         split[train] = _divide(units[train], (kept, options.val_share, 0.0), options.split_seed)
@@ -42,8 +46,7 @@ def split_of_class(
         if not (split == number).any():
             advice = "; val_share takes some of train's" if name == "val" else ""
             raise DataError(
-                f"arrays: no class is in split {name!r}; each of {', '.join(SPLITS)} needs some"
-                f"{advice}"
+                f"no class is in split {name!r}; each of {', '.join(SPLITS)} needs some{advice}"
             )
     return split
 
@@ -58,9 +61,11 @@ def _divide(units: np.ndarray, shares: Sequence[float], seed: int) -> np.ndarray
     return split[of_class]
 
 
-def _given(options: ArraysOptions, given: np.ndarray, classes: Classes) -> np.ndarray:
+def _given(
+    split_values: Mapping[Any, Any] | None, given: np.ndarray, classes: Classes
+) -> np.ndarray:
     """The split [C] that an array with an entry for each class or each row says."""
-    numbers = _numbers(options.split_values, given)
+    numbers = _numbers(split_values, given)
     if len(numbers) != len(classes.of_row):
         return classes.per_class("split", numbers)
     split = np.full(len(classes), _NONE)
@@ -68,7 +73,7 @@ def _given(options: ArraysOptions, given: np.ndarray, classes: Classes) -> np.nd
     mixed = np.unique(classes.of_row[split[classes.of_row] != numbers])
     if len(mixed):
         raise DataError(
-            f"arrays: split puts rows of one class in several splits ({len(mixed)} classes, "
+            f"split puts rows of one class in several splits ({len(mixed)} classes, "
             f"first {str(classes.labels[mixed[0]])!r}); a class belongs to one split"
         )
     return split
@@ -83,15 +88,13 @@ def _numbers(split_values: Mapping[Any, Any] | None, given: np.ndarray) -> np.nd
         meanings = MEANINGS
         if not set(words) <= set(meanings):
             raise DataError(
-                f"arrays: split holds {shown}; expected 0, 1, 2 or train, val, test: say what "
+                f"split holds {shown}; expected 0, 1, 2 or train, val, test: say what "
                 "its values mean in split_values, e.g. {train: background, test: evaluation}"
             )
     else:
         meanings = _listed(split_values)
         if absent := sorted(set(meanings) - set(words)):
-            raise DataError(
-                f"arrays: split_values names {', '.join(absent)}, but split holds {shown}"
-            )
+            raise DataError(f"split_values names {', '.join(absent)}, but split holds {shown}")
     return np.array([meanings.get(word, _NONE) for word in words])[inverse]
 
 

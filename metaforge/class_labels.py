@@ -28,7 +28,7 @@ class Classes:
         """An array with an entry for each class: in the labels' order, or indexed by label."""
         if values.ndim != 1:
             raise DataError(
-                f"arrays: {option} has shape {list(values.shape)}; expected [C], one for each class"
+                f"{option} has shape {list(values.shape)}; expected [C], one for each class"
             )
         if len(values) == len(self):
             return values
@@ -36,32 +36,32 @@ class Classes:
         if whole and self.labels[0] >= 0 and self.labels[-1] < len(values):
             return values[self.labels]
         raise DataError(
-            f"arrays: {option} has {len(values)} entries, but y has {len(self)} classes; give "
+            f"{option} has {len(values)} entries, but y has {len(self)} classes; give "
             "one for each class, in the order of the labels"
         )
 
 
-def read_classes(y: np.ndarray) -> Classes:
-    """Number the labels [n]: whole numbers, floats or strings.
+def read_classes(y: np.ndarray, name: str = "y") -> Classes:
+    """Number the labels [n]: whole numbers, floats or strings. ``name`` is what messages call them.
 
     Raises ``DataError`` for what is not one class label a row: more than one column, a
     label that is not finite, or real numbers that hardly repeat (a regression target).
     """
     if y.ndim != 1 or not len(y):
         raise DataError(
-            f"arrays: y has shape {list(y.shape)}; expected class labels [n] (of one-hot rows "
+            f"{name} has shape {list(y.shape)}; expected class labels [n] (of one-hot rows "
             "give the argmax; regression targets are not supported)"
         )
     if y.dtype.kind == "S":
         y = y.astype(str)
     if y.dtype.kind not in "biufU":
-        raise DataError(f"arrays: y has dtype {y.dtype}; expected numbers or strings (dtype U)")
+        raise DataError(f"{name} has dtype {y.dtype}; expected numbers or strings (dtype U)")
     if y.dtype.kind == "f":
         y = _finite(y)
     labels, of_row = np.unique(y, return_inverse=True)
     if y.dtype.kind == "f" and len(labels) > len(y) / 2:
         raise DataError(
-            f"arrays: y holds {len(labels)} distinct real numbers in {len(y)} rows, which looks "
+            f"{name} holds {len(labels)} distinct real numbers in {len(y)} rows, which looks "
             "like a regression target; expected class labels (tasks of regression need a "
             "dataset plugin: docs/plugins.md)"
         )
@@ -73,7 +73,7 @@ def _finite(y: np.ndarray) -> np.ndarray:
     bad = np.flatnonzero(~np.isfinite(y))
     if len(bad):
         raise DataError(
-            f"arrays: {len(bad)} labels are NaN or infinite, first rows {first_few(bad)}; give "
+            f"{len(bad)} labels are NaN or infinite, first rows {first_few(bad)}; give "
             "every row a class, or leave it out"
         )
     return y.astype(np.int64) if (y == np.rint(y)).all() else y
