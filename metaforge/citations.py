@@ -1,6 +1,13 @@
-"""BibTeX of works that more than one built-in component cites. Torch-free."""
+"""BibTeX of works that more than one built-in component cites, and of what a recipe uses.
+Torch-free."""
 
 from __future__ import annotations
+
+TYPE_CHECKING = False  # plugins import this while commands start
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from metaforge.recipe.resolve import Chosen
 
 #: The method that phases 2 and 3 are.
 WANG2020 = """@inproceedings{wang2020structured,
@@ -33,3 +40,14 @@ RUSU2019 = """@inproceedings{rusu2019meta,
   booktitle = {International Conference on Learning Representations},
   year = {2019}
 }"""
+
+
+def entries(chosen: Iterable[Chosen]) -> list[str]:
+    """The method's, and those of every component chosen, each once."""
+    found = [WANG2020, *(entry for choice in chosen for entry in choice.component.cites)]
+    return list({_key(entry): entry.strip() for entry in found}.values())
+
+
+def _key(entry: str) -> str:
+    """``wang2020structured`` of ``@inproceedings{wang2020structured, ...}``."""
+    return entry.partition("{")[2].partition(",")[0].strip()

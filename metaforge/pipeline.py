@@ -10,12 +10,22 @@ import copy
 import os
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from metaforge import environment, plugins, results, run_files, said, selection, stages, stops
+from metaforge import (
+    environment,
+    plugins,
+    results,
+    run_files,
+    run_picture,
+    said,
+    selection,
+    stages,
+    stops,
+)
 from metaforge.arms import BankFacts
 from metaforge.blame import told
 from metaforge.components import Context
@@ -39,8 +49,9 @@ from metaforge.recipe import ResolvedRecipe, load
 from metaforge.recipe.overrides import Change, as_texts, parse_all
 from metaforge.recipe.remarks import remarks
 from metaforge.records import load_tensors, read_json, write_json
-from metaforge.report import render_lines
+from metaforge.report import html, render_lines
 from metaforge.rundir import RunDir
+from metaforge.scoring import TargetScores
 from metaforge.verdict import verdict
 from metaforge.warm_start import warm_start
 from metaforge.workers import WorkerLost
@@ -174,11 +185,14 @@ class _Run:
             parts = parts.with_recipe(chosen)
         facts = parts.bank_facts(start)
         self._enter("evaluate")
-        records = self._evaluate(parts, start, facts)
+        records, scores = self._evaluate(parts, start, facts)
         self._enter("results")
 
         def finish() -> dict[str, Any]:
+            shown = self.folder.picture
+            self._spared(shown.name, lambda: run_picture.keep(shown, parts, records, scores))
             found = self._results(parts, facts, records, time.perf_counter() - started)
+            self._spared("report.html", lambda: html.write_run(self.folder.path, found))
             self._observe("run_finished", run_dir=self.folder.path, results=found)
             self.folder.status("done", "results")
             for line in render_lines({**found, "notes": []}, self.folder.path):  # they stand above
@@ -234,7 +248,8 @@ class _Run:
 
     def _evaluate(
         self, parts: stages.Parts, start: WarmStart, facts: BankFacts
-    ) -> list[dict[str, Any]]:
+    ) -> tuple[list[dict[str, Any]], TargetScores | None]:
+        """Every target's record, and what each recalls where it was computed here."""
         settings = parts.recipe.evaluate
         targets = range(settings.targets * settings.runs)
         records, timings = self.folder.lines("targets.jsonl"), self.folder.lines("timings.jsonl")
@@ -262,7 +277,17 @@ class _Run:
                 timings.append(evaluated.seconds)
                 self._observe("target_evaluated", record=evaluated.record)
                 advance(1, "")
-        return records.records
+        return records.records, scores
+
+    def _spared(self, what: str, make: Callable[[], object]) -> None:
+        """Make what only shows results: where it fails, that is told and costs no result."""
+        try:
+            make()
+        except Interrupted:
+            raise
+        except (Exception, SystemExit) as error:
+            self.notes.append(f"{what}: not made: {one_line(error)}")
+            self.console.line(f"note: {self.notes[-1]}")
 
     def _results(
         self,

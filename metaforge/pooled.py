@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metaforge import augmentation
+from metaforge import augmentation, pictures
 from metaforge.errors import DataError
 from metaforge.image_options import Augment
 from metaforge.index_tables import IndexTables
@@ -178,6 +178,15 @@ class PooledTasks(TaskSource):
     def _told(self, rows: np.ndarray) -> list[int | str]:
         return told(rows[rows >= 0].tolist(), len(self._x), self._sample_names)
 
+    def pictures(self, split: str, task_id: int) -> np.ndarray | None:
+        """The first support sample of each class, of ``images`` where it is given."""
+        if self._pictures is None:
+            return super().pictures(split, task_id)
+        rows = self.index(split, [task_id]).support[0, :, 0]
+        if isinstance(self._pictures, DiskRows):
+            return pictures.as_bytes(self._pictures.take(rows))
+        return pictures.as_bytes(self._pictures[torch.from_numpy(rows)].cpu().numpy())
+
     def summary(self) -> dict[str, Any]:
         """The data's name, and how many classes of each split tasks can have."""
         facts = {"name": self.name}
@@ -213,6 +222,7 @@ class PooledTasks(TaskSource):
             device=found.device,
             dtype=self._dtype,
             sample_names=self._sample_names,
+            images=self._x if pictures.is_image(self._x.shape[1:]) else self._pictures,
         )
 
     def __getstate__(self) -> dict[str, Any]:

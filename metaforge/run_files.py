@@ -99,6 +99,14 @@ class Seconds(RootModel[dict[str, float]]):
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
 
+class Metrics(Shape):
+    """A line of ``metrics.jsonl``: phase 1 at a validation."""
+
+    step: int
+    validation: float | None = None
+    loss: float | None = None
+
+
 class Target(Shape):
     """A line of ``targets.jsonl``."""
 
@@ -324,6 +332,73 @@ class Results(Shape):
     statistics: str
     notes: list[str]
     warnings: list[str]
+
+
+class Sample(Shape):
+    """A task to look at: its group (-1 for none), some of its classes and how many ``more`` there
+    are, a strip of pictures (PNG, base64) or the points of a curve."""
+
+    group: int
+    classes: list[str]
+    more: int
+    picture: str | None
+    points: list[tuple[float, float]] | None
+
+
+class RecalledTask(Shape):
+    """A bank task that a target recalls."""
+
+    id: int
+    weight: float
+    sample: Sample
+
+
+class ChosenTarget(Shape):
+    """A target that is shown, and which it is of the ``best``, the ``median``, the ``worst``; of a
+    weighting that ranks, its first weights and how many are ``kept``."""
+
+    why: list[str]
+    task_id: int
+    sample: Sample
+    kept: int = 0
+    weights: list[float] = []
+    recalled: list[RecalledTask] = []
+
+
+class Matrix(Shape):
+    """A sample of K, row by row in 0..255 between ``low`` and ``high``."""
+
+    groups: list[int]
+    low: float
+    high: float
+    levels: list[int]
+
+
+class Places(Shape):
+    """Tasks on a map."""
+
+    ids: list[int]
+    groups: list[int]
+    x: list[float]
+    y: list[float]
+
+
+class SignatureMap(Shape):
+    """Two components of signatures of ``width`` numbers, and their shares of the variance."""
+
+    shares: list[float]
+    width: int
+    bank: Places
+    targets: Places
+
+
+class Picture(Shape):
+    """``artifacts/picture.json``."""
+
+    groups: list[str]
+    chosen: list[ChosenTarget]
+    kernel: Matrix | None
+    map: SignatureMap | None
 
 
 class Steps(Shape):

@@ -8,6 +8,7 @@
       log.txt         what was said       metrics.jsonl  the meta-training curve
       targets.jsonl   one line a target   timings.jsonl  seconds a target and arm
       results.json    the figures         artifacts/     tensors, for resuming and reuse
+      report.html     the page                           picture.json: what the page shows
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class RunDir:
     def __init__(self, path: Path):
         self.path = path
         self.artifacts = path / "artifacts"
+        self.picture = self.artifacts / "picture.json"
 
     @classmethod
     def create(cls, resolved: ResolvedRecipe) -> RunDir:

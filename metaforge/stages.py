@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -142,9 +142,10 @@ class Parts:
         """
         if not self.weighting.target_specific:
             return None
-        return self.ranks.from_first(lambda: self._score(split, target_ids))
+        return self.ranks.from_first(lambda: self.score_here(split, target_ids))
 
-    def _score(self, split: str, target_ids: range) -> scoring.TargetScores:
+    def score_here(self, split: str, target_ids: Sequence[int]) -> scoring.TargetScores:
+        """What ``score`` has rank 0 do: kept tasks of targets by rising id, others unheard."""
         settings, size = self.recipe.condition, self.recipe.bank.size
         scorer = scoring.Scorer(self.weighting, self.weighting_state, self.gram, size)
         return scorer.score(self.source, split, target_ids, settings.top_m, settings.negative)

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from metaforge import pictures
 from metaforge.split_names import SPLITS as SPLITS
 
 TaskKind = Literal["classification", "regression"]
@@ -175,6 +176,20 @@ class TaskSource(ABC):
     def describe_task(self, split: str, task_id: int) -> dict[str, Any]:
         """What made a task, for ``targets.jsonl``: classes in label order, sample ids, group."""
         return {}
+
+    def pictures(self, split: str, task_id: int) -> np.ndarray | None:
+        """A task to look at: uint8 [ways, c, h, w] (c is 1 or 3), a support sample of each class
+        in label order; None where samples are no images. Reports show them.
+
+        Here: each class's first support sample, where what the learner sees are images. A source
+        whose learner sees features of images gives those images.
+        """
+        if self.shape.kind != "classification" or not pictures.is_image(self.shape.input_shape):
+            return None
+        task = unpadded(self.batch(split, [task_id]))
+        labels = task.support_y[0]
+        first = [int((labels == label).nonzero()[0]) for label in range(task.outputs)]
+        return pictures.as_bytes(task.support_x[0, first].cpu().numpy())
 
     def summary(self) -> dict[str, Any]:
         """What a run's header says of the data: name, sizes of the splits, ways, shots."""

@@ -17,6 +17,17 @@ def lines(selection: Mapping[str, Any] | None, unit: str, scale: float) -> list[
     it has over the chosen one is counted on its own targets."""
     if selection is None:
         return []
+    title, header, rows = table(selection, unit, scale)
+    found = [title, *aligned([header, *rows[:_ROWS]])]
+    if len(rows) > _ROWS:
+        found.append(f"and {len(rows) - _ROWS} more, in select.json")
+    return found
+
+
+def table(
+    selection: Mapping[str, Any], unit: str, scale: float
+) -> tuple[str, list[str], list[list[str]]]:
+    """Title, header and a row for each combination that was tried."""
     tried = selection["tried"]
     keys = list(tried[0]["options"])
     rows = [
@@ -29,16 +40,13 @@ def lines(selection: Mapping[str, Any] | None, unit: str, scale: float) -> list[
             str(row["targets"]),
             "" if row["dropped_in_rung"] is None else str(row["dropped_in_rung"]),
         ]
-        for row in tried[:_ROWS]
+        for row in tried
     ]
-    found = [
+    title = (
         f"selection: {unit}, validation targets; {len(tried)} of {selection['in_grid']} "
-        f"combinations, {selection['conditionings']} conditionings; * chosen",
-        *aligned([["rank", *keys, "J", "mean", "- chosen", "targets", "dropped in rung"], *rows]),
-    ]
-    if len(tried) > _ROWS:
-        found.append(f"and {len(tried) - _ROWS} more, in select.json")
-    return found
+        f"combinations, {selection['conditionings']} conditionings; * chosen"
+    )
+    return title, ["rank", *keys, "J", "mean", "- chosen", "targets", "dropped in rung"], rows
 
 
 def _value(value: Any) -> str:

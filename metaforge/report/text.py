@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -87,15 +88,27 @@ def curve_lines(results: dict[str, Any]) -> list[str]:
 
 def closing_lines(results: dict[str, Any], run_dir: Path) -> list[str]:
     """What stands below the table: definitions, warnings, notes, where the files are."""
-    lines = [results["statistics"]]
-    if runs := results.get("runs"):
-        for name in ("unconditional", "conditional"):
-            figures = runs[name]
-            lines.append(
-                f"{name} over {runs['runs']} runs of {runs['targets_each']} targets: mean "
-                f"{figures['mean']:.4f}, sd over runs {figures['sd_over_runs']:.4f}"
-            )
-    phase1 = results["meta_train"]
+    lines = [results["statistics"], *run_lines(results), *warning_lines(results)]
+    lines += [f"note: {text}" for text in results["notes"]]
+    lines.append(f"run folder: {run_dir}")
+    return lines
+
+
+def run_lines(results: Mapping[str, Any]) -> list[str]:
+    """The means over several runs of targets, where there are any."""
+    runs = results.get("runs")
+    if not runs:
+        return []
+    return [
+        f"{name} over {runs['runs']} runs of {runs['targets_each']} targets: mean "
+        f"{runs[name]['mean']:.4f}, sd over runs {runs[name]['sd_over_runs']:.4f}"
+        for name in ("unconditional", "conditional")
+    ]
+
+
+def warning_lines(results: Mapping[str, Any]) -> list[str]:
+    """What speaks against the figures."""
+    lines, phase1 = [], results["meta_train"]
     if phase1["skipped"]:
         lines.append(
             f"warning: {phase1['skipped']} of {phase1['steps']} meta-training steps were not "
@@ -106,10 +119,7 @@ def closing_lines(results: dict[str, Any], run_dir: Path) -> list[str]:
             f"warning: {results['skipped_steps']} conditioning steps were not finite "
             "and were skipped"
         )
-    lines += [f"warning: {text}" for text in results["warnings"]]
-    lines += [f"note: {text}" for text in results["notes"]]
-    lines.append(f"run folder: {run_dir}")
-    return lines
+    return [*lines, *(f"warning: {text}" for text in results["warnings"])]
 
 
 def render_lines(results: dict[str, Any], run_dir: Path) -> list[str]:

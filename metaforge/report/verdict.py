@@ -11,9 +11,12 @@ Figure = dict[str, Any]
 
 def lines(verdict: dict[str, Any] | None, scale: float) -> list[str]:
     """The block; nothing for a run without verdict. ``scale`` is 100 for accuracies, else 1."""
-    if verdict is None:
-        return []
-    said = {
+    return [] if verdict is None else aligned_pairs(said(verdict, scale))
+
+
+def said(verdict: dict[str, Any], scale: float) -> dict[str, str]:
+    """What the verdict says of each thing that it knows."""
+    told = {
         "gain of SP" if scale == 1.0 else "gain, points": _gains(verdict, scale),
         "oracle": _oracle(verdict["oracle"], verdict["control"], scale),
         "recalled": _recalled(verdict["recalled"]),
@@ -23,7 +26,7 @@ def lines(verdict: dict[str, Any] | None, scale: float) -> list[str]:
         "limit": f"{verdict['limit']}: {verdict['because']}",
         "advice": verdict["advice"],
     }
-    return aligned_pairs({name: text for name, text in said.items() if text})
+    return {name: text for name, text in told.items() if text}
 
 
 def _gain(figure: Figure, scale: float) -> str:

@@ -59,6 +59,7 @@ class GlyphTasks(PooledTasks):
             licence=LICENCE,
             device=context.device,
             dtype=getattr(torch, context.dtype),
+            images=pixels,
         )
         self.images = images
         self._pixels = pixels

@@ -77,6 +77,9 @@ class ProjectedTasks(TaskSource):
     def describe_task(self, split: str, task_id: int) -> dict[str, Any]:
         return self.source.describe_task(split, task_id)
 
+    def pictures(self, split: str, task_id: int) -> np.ndarray | None:
+        return self.source.pictures(split, task_id)
+
     def summary(self) -> dict[str, Any]:
         return self.source.summary()
 
@@ -122,7 +125,7 @@ class MixtureTasks(TaskSource):
         return torch.from_numpy(self._choose(split, id_array(ids)))
 
     def describe_task(self, split: str, task_id: int) -> dict[str, Any]:
-        which = int(self._choose(split, np.array([task_id]))[0])
+        which = self._which(split, task_id)
         name = self.group_names[which]
         told = self._source(which).describe_task(split, task_id)
         listed = {
@@ -130,12 +133,18 @@ class MixtureTasks(TaskSource):
         }
         return told | listed | {"group": name, "group_within": told.get("group")}
 
+    def pictures(self, split: str, task_id: int) -> np.ndarray | None:
+        return self._source(self._which(split, task_id)).pictures(split, task_id)
+
     def summary(self) -> dict[str, Any]:
         shares = np.diff(self._upper, prepend=0.0)
         return {
             name: {"share": f"{100 * share:.3g} %", **source.summary()}
             for (name, source), share in zip(self.sources.items(), shares, strict=True)
         }
+
+    def _which(self, split: str, task_id: int) -> int:
+        return int(self._choose(split, np.array([task_id]))[0])
 
     def _source(self, which: int) -> TaskSource:
         return self.sources[self.group_names[which]]
