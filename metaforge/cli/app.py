@@ -25,7 +25,7 @@ VERBS = {
     "show": ("metaforge.cli.show:command", "Show a component's options and documentation."),
     "cp": ("metaforge.cli.cp:command", "Copy a shipped recipe, to change it."),
     "compare": ("metaforge.cli.compare:command", "Compare runs, or the methods of a grid."),
-    "report": ("metaforge.cli.report:command", "Print a run's results."),
+    "report": ("metaforge.cli.report:command", "Print a run's results, and make its page."),
     "cite": ("metaforge.cli.cite:command", "Print BibTeX for what a recipe uses."),
     "pretrain": ("metaforge.cli.pretrain:command", "Train a backbone for features."),
     "plugins": ("metaforge.cli.plugins:command", "List, show and check plugins."),

@@ -16,6 +16,7 @@ from metaforge.errors import DataError
 
 if TYPE_CHECKING:
     from metaforge.comparison.grid import Over, Source
+    from metaforge.comparison.methods import Method
     from metaforge.recipe.overrides import Change
 
 __all__ = ["compare_grid", "compare_runs"]
@@ -34,8 +35,7 @@ def compare_runs(
     folders = [given.path(path, "the folder of a finished run") for path in paths]
     if not folders:
         raise DataError("nothing to compare: give the folders of finished runs")
-    found = _compared(folders, (), force)
-    return _saved(found, folders[0].parent, out)
+    return _saved(*_compared(folders, (), force), folders[0].parent, out)
 
 
 def compare_grid(
@@ -71,12 +71,14 @@ def compare_grid(
     if not force:
         _refuse(alike.unequal(making.facts(cells, quiet=quiet)), force)
     paths = making.make(cells, quiet=quiet)
-    found = _compared(paths, over, force)
+    found, rows = _compared(paths, over, force)
     found["notes"] = [*cells.notes, *found["notes"]]
-    return _saved(found, paths[0].parent, out)
+    return _saved(found, rows, paths[0].parent, out)
 
 
-def _compared(paths: Sequence[Path], varied: Collection[str], force: bool) -> dict[str, Any]:
+def _compared(
+    paths: Sequence[Path], varied: Collection[str], force: bool
+) -> tuple[dict[str, Any], list[Method]]:
     from metaforge.comparison import alike, methods, runs, table
 
     finished = runs.read_runs(paths)
@@ -84,7 +86,7 @@ def _compared(paths: Sequence[Path], varied: Collection[str], force: bool) -> di
     rows = methods.grouped(finished)
     unlike = alike.differences(rows, varied)
     _refuse(unlike, force)
-    return {**table.tabulate(rows), "unlike": unlike}
+    return {**table.tabulate(rows), "unlike": unlike}, rows
 
 
 def _refuse(unlike: Sequence[str], force: bool) -> None:
@@ -100,9 +102,11 @@ def _out(out: str | Path | None) -> Path | None:
     return None if out is None else given.path(out, "out, the table's folder,")
 
 
-def _saved(found: dict[str, Any], output: Path, out: Path | None) -> dict[str, Any]:
+def _saved(
+    found: dict[str, Any], rows: Sequence[Method], output: Path, out: Path | None
+) -> dict[str, Any]:
     from metaforge.comparison import save
 
     folder = save.default_folder(output, found) if out is None else out
-    save.save(found, folder)
+    save.save(found, rows, folder)
     return {**found, "out": str(folder)}

@@ -138,10 +138,16 @@ def stamp(found: dict[str, Any]) -> list[str]:
 def _closing(found: dict[str, Any]) -> list[str]:
     return [
         found["statistics"],
-        *dict.fromkeys(_source(entry) for row in found["methods"] for entry in row["published"]),
+        *source_lines(found),
         *(f"warning: {text}" for text in found["warnings"]),
         *(f"note: {text}" for text in found["notes"]),
     ]
+
+
+def source_lines(found: dict[str, Any]) -> list[str]:
+    """Where published figures are from, each once."""
+    told = (_source(entry) for row in found["methods"] for entry in row["published"])
+    return list(dict.fromkeys(told))
 
 
 def _source(entry: dict[str, Any]) -> str:

@@ -80,15 +80,20 @@ def _against(method: Method, first: Method, score: str) -> dict[str, Any]:
 
     Targets are joined by what they are, never by their place in the files.
     """
-    own, other = _scores(method, score), _scores(first, score)
-    common = [target for target in other if target in own]
+    common = common_scores(method, first, score)
     by_seed: dict[int, list[float]] = {}
-    for target in common:
-        by_seed.setdefault(target[0], []).append(own[target] - other[target])
+    for target, (own, other) in common.items():
+        by_seed.setdefault(target[0], []).append(own - other)
     return {
-        **statistics.paired([own[t] for t in common], [other[t] for t in common]),
+        **statistics.paired(*([pair[k] for pair in common.values()] for k in (0, 1))),
         "seed_sd": _sd([_mean(values) for values in by_seed.values()]),
     }
+
+
+def common_scores(method: Method, first: Method, score: str) -> dict[Target, tuple[float, float]]:
+    """The method's score and the first's of every target that both have, in the first's order."""
+    own, other = _scores(method, score), _scores(first, score)
+    return {target: (own[target], value) for target, value in other.items() if target in own}
 
 
 def _scores(method: Method, score: str) -> dict[Target, float]:

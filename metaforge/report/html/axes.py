@@ -65,12 +65,8 @@ class Axes:
     height: float = HEIGHT
 
     @classmethod
-    def of(
-        cls, x: tuple[float, float], y: tuple[float, float], height: float = HEIGHT
-    ) -> Axes:
-        return cls(
-            Scale(*x, _LEFT, WIDTH - _RIGHT), Scale(*y, height - _BOTTOM, _TOP), height
-        )
+    def of(cls, x: tuple[float, float], y: tuple[float, float], height: float = HEIGHT) -> Axes:
+        return cls(Scale(*x, _LEFT, WIDTH - _RIGHT), Scale(*y, height - _BOTTOM, _TOP), height)
 
     @property
     def left(self) -> float:
@@ -80,9 +76,7 @@ class Axes:
     def bottom(self) -> float:
         return self.y.start
 
-    def frame(
-        self, x_label: str, y_label: str, x_ticks: Sequence[float] | None = None
-    ) -> Markup:
+    def frame(self, x_label: str, y_label: str, x_ticks: Sequence[float] | None = None) -> Markup:
         """Grid lines, ticks and what the axes are, with their units."""
         steps = [self._x_step(x_ticks), _step(self.y.high - self.y.low, 5)]
         parts = [*self._columns(x_ticks, steps[0]), *self._rows(steps[1])]

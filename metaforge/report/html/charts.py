@@ -47,24 +47,41 @@ def lines(
     zero: bool = False,
 ) -> Figure:
     """Lines over a common x, with bands; ``zero`` draws the line of no difference."""
-    heights = [v for one in series for v in (*one.y, *(e for ends in one.ends if ends for e in ends))]
+    heights = [
+        v for one in series for v in (*one.y, *(e for ends in one.ends if ends for e in ends))
+    ]
     axes = Axes.of(
         span((v for one in series for v in one.x), 0.03), span([*heights, *([0.0] * zero)])
     )
     parts = [axes.frame(*labels, x_ticks), *([axes.across(0.0)] if zero else [])]
-    parts += [_band(one, axes) for one in series if sum(ends is not None for ends in one.ends) > 1]
+    parts += [_band(one, axes, one is series[0]) for one in series]
     parts += [_line(one, axes) for one in reversed(series)]  # the first on top
     drawing = svg.picture(identity, title, WIDTH, HEIGHT, *parts)
     keys = tuple(marks.line_key(one.name, one.style) for one in series)
     return Figure(identity, title, drawing, caption, keys)
 
 
-def _band(one: Series, axes: Axes) -> Markup:
-    known = [(x, *ends) for x, ends in zip(one.x, one.ends, strict=True) if ends is not None]
+def _band(one: Series, axes: Axes, filled: bool) -> Markup:
+    """The intervals of a line: filled of one, the outlines of others, which lie over it."""
+    known = [(x, *ends) for x, ends in zip(one.x, one.ends, strict=False) if ends is not None]
     over = [(axes.x(x), axes.y(high)) for x, _, high in known]
-    under = [(axes.x(x), axes.y(low)) for x, low, _ in reversed(known)]
-    outline = svg.path([*over, *under], closed=True)
-    return svg.element("path", d=outline, class_=f"band {marks.colour(one.style)}")
+    under = [(axes.x(x), axes.y(low)) for x, low, _ in known]
+    colour = marks.colour(one.style)
+    if len(known) < 2:
+        return Markup("")
+    if filled:
+        outline = svg.path([*over, *reversed(under)], closed=True)
+        return svg.element("path", d=outline, class_=f"band {colour}")
+    edges = (
+        svg.element(
+            "path",
+            d=svg.path(edge),
+            class_=f"edge {colour}",
+            stroke_dasharray=marks.dashes(one.style),
+        )
+        for edge in (over, under)
+    )
+    return svg.element("g", *edges)
 
 
 def _line(one: Series, axes: Axes) -> Markup:
@@ -93,7 +110,9 @@ def pairs(
     equal = svg.line(
         axes.x(ends[0]), axes.y(ends[0]), axes.x(ends[1]), axes.y(ends[1]), class_="zero"
     )
-    counted = Counter((round(axes.x(x), 1), round(axes.y(y), 1), f"{x:.4g}, {y:.4g}") for x, y in points)
+    counted = Counter(
+        (round(axes.x(x), 1), round(axes.y(y), 1), f"{x:.4g}, {y:.4g}") for x, y in points
+    )
     most = max(counted.values())
     dots = [
         marks.mark(0, x, y, 3.0 + 4.0 * ((count - 1) / most) ** 0.5, _times(told, count))
@@ -116,23 +135,38 @@ def histogram(
     label: str,
     lines_at: Sequence[tuple[float, str]] = (),
     interval: tuple[float, float] | None = None,
-    within: tuple[float, float] | None = None,
 ) -> Figure:
     """Counts in bins of equal width; upright lines ``(at, class)`` and a shaded interval."""
-    x = np.asarray(values, dtype=np.float64)
-    low, high = within or span([*x, *(at for at, _ in lines_at)], 0.02)
-    count = int(np.clip(np.ceil(np.sqrt(len(x))), 5, 30))
-    edges = np.linspace(low, high, count + 1)
-    heights, _ = np.histogram(x, edges)
+    edges = _edges(np.asarray(values, dtype=np.float64))
+    heights, _ = np.histogram(values, edges)
+    low, high = span([edges[0], edges[-1], *(at for at, _ in lines_at)], 0.02)
     axes = Axes.of((low, high), (0.0, max(1.0, float(heights.max())) * 1.06))
     bars = [
         _bar(axes, left, right, height)
         for left, right, height in zip(edges, edges[1:], heights, strict=False)
         if height
     ]
-    parts = [axes.frame(label, "targets"), *([_shade(axes, interval)] if interval else ())]
-    parts += [svg.element("g", *bars), *(axes.upright(at, kind) for at, kind in lines_at)]
+    parts = [axes.frame(label, "targets"), svg.element("g", *bars)]
+    parts += [_shade(axes, interval)] if interval else []
+    parts += [axes.upright(at, kind) for at, kind in lines_at]
     return Figure(identity, title, svg.picture(identity, title, WIDTH, HEIGHT, *parts), caption)
+
+
+def _edges(x: np.ndarray) -> np.ndarray:
+    """Of bins of equal width; where values are multiples of a step, as those of accuracies are,
+    each bin has as many of them."""
+    about = int(np.clip(np.ceil(np.sqrt(len(x))), 5, 30))
+    low, high = float(x.min()), float(x.max())
+    if high == low:
+        half = abs(low) * 0.05 or 0.5
+        return np.array([low - half, low + half])
+    gaps = np.diff(np.unique(x))
+    step = float(gaps[gaps > 1e-9 * (high - low)].min())
+    places = (x - low) / step
+    if np.abs(places - np.rint(places)).max() > 1e-3:
+        return np.linspace(low, high, about + 1)
+    each = step * np.ceil((high - low) / step / about)
+    return np.arange(low - step / 2, high + each, each)
 
 
 def _bar(axes: Axes, left: float, right: float, height: float) -> Markup:
@@ -147,7 +181,7 @@ def _bar(axes: Axes, left: float, right: float, height: float) -> Markup:
 def _shade(axes: Axes, interval: tuple[float, float]) -> Markup:
     x, end = (axes.x(value) for value in interval)
     height = axes.bottom - axes.y.end
-    return svg.element("rect", x=x, y=axes.y.end, width=end - x, height=height, class_="band m1")
+    return svg.element("rect", x=x, y=axes.y.end, width=end - x, height=height, class_="shade")
 
 
 @dataclass(frozen=True)
@@ -169,30 +203,25 @@ def forest(identity: str, title: str, caption: str, rows: Sequence[Interval], la
     ticks = scale.ticks(6)
     step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
     parts = [
-        part
+        svg.text(shown(tick, step), scale(tick), bottom + 16, text_anchor="middle", class_="tick")
         for tick in ticks
-        for part in (
-            svg.line(scale(tick), top, scale(tick), bottom, class_="grid"),
-            svg.text(
-                shown(tick, step), scale(tick), bottom + 16, text_anchor="middle", class_="tick"
-            ),
-        )
     ]
-    parts.append(svg.line(scale(0.0), top, scale(0.0), bottom, class_="zero"))
-    for number, row in enumerate(rows):
-        parts.append(_interval(row, scale, top + each * number, right))
+    parts += [_interval(row, scale, ticks, top + each * k) for k, row in enumerate(rows)]
     parts.append(svg.text(label, WIDTH / 2, bottom + 36, text_anchor="middle"))
     drawing = svg.picture(identity, title, WIDTH, bottom + 46, *parts)
     return Figure(identity, title, drawing, caption)
 
 
-def _interval(row: Interval, scale: Scale, top: float, right: float) -> Markup:
-    y = top + 28
+def _interval(row: Interval, scale: Scale, ticks: Sequence[float], top: float) -> Markup:
+    """Names above and lines below them, so that neither crosses the other."""
+    y = top + 29
     clear = row.ends is not None and (row.ends[0] > 0 or row.ends[1] < 0)
     style = 0 if clear else marks.OTHER
     parts = [
         svg.text(row.name, scale.start, top + 14),
-        svg.text(row.told, right, top + 14, text_anchor="end", class_="tick"),
+        svg.text(row.told, scale.end, top + 14, text_anchor="end", class_="tick"),
+        *(svg.line(scale(at), y - 10, scale(at), y + 10, class_="grid") for at in ticks),
+        svg.line(scale(0.0), y - 10, scale(0.0), y + 10, class_="zero"),
     ]
     if row.ends is not None:
         low, high = map(scale, row.ends)

@@ -32,7 +32,9 @@ def by_group(groups: Sequence[int]) -> dict[int, int]:
     return {group: style for style, group in enumerate(sorted(first))}
 
 
-def signatures(found: Mapping[str, Any], groups: Sequence[str], links: Mapping[int, list[int]]) -> Figure:
+def signatures(
+    found: Mapping[str, Any], groups: Sequence[str], links: Mapping[int, list[int]]
+) -> Figure:
     """Bank tasks as small marks, targets as outlined ones, and lines from some targets to the
     tasks that they recall (``links``: ids of bank tasks by the target's)."""
     bank, targets = found["bank"], found["targets"]
@@ -41,7 +43,7 @@ def signatures(found: Mapping[str, Any], groups: Sequence[str], links: Mapping[i
         span([*bank["x"], *targets["x"]]), span([*bank["y"], *targets["y"]]), height=_TALL
     )
     shares = [f"{100 * share:.1f} %" for share in (*found["shares"], 0.0)[:2]]
-    parts = [axes.frame(*(f"component {k + 1} ({share})" for k, share in enumerate(shares)))]
+    parts = [axes.frame(f"component 1 ({shares[0]})", f"component 2 ({shares[1]})")]
     place = dict(zip(bank["ids"], zip(bank["x"], bank["y"], strict=True), strict=True))
     at = dict(zip(targets["ids"], zip(targets["x"], targets["y"], strict=True), strict=True))
     parts += [
@@ -125,9 +127,9 @@ def kernel(found: Mapping[str, Any], groups: Sequence[str]) -> Figure:
     drawing = svg.picture("kernel-matrix", title, WIDTH, side + 50, *parts)
     named = " ordered by group" if any(group >= 0 for group in found["groups"]) else ""
     caption = (
-        f"k(D, D') / sqrt(k(D, D) k(D', D')) of the bank's first {n} tasks{named}. Colours run from "
-        "the least to the greatest value between two tasks; the diagonal, which is 1, is left out "
-        "of their range."
+        f"k(D, D') / sqrt(k(D, D) k(D', D')) of the bank's first {n} tasks{named}. Colours run "
+        "from the least to the greatest value between two tasks; the diagonal, which is 1, is "
+        "left out of their range."
     )
     return Figure("kernel-matrix", title, drawing, caption)
 
@@ -170,8 +172,6 @@ def _borders(order: Sequence[int], groups: Sequence[str], left: float, side: flo
             told = svg.element("title", name)
             short = name if len(name) <= 15 else f"{name[:14]}\N{HORIZONTAL ELLIPSIS}"
             middle = (y + end) / 2 + 4
-            found.append(
-                svg.element("text", told, short, x=left - 8, y=middle, text_anchor="end")
-            )
+            found.append(svg.element("text", told, short, x=left - 8, y=middle, text_anchor="end"))
         start += count
     return found

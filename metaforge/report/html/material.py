@@ -9,6 +9,7 @@ from typing import Any
 from metaforge import run_files
 from metaforge.errors import DamagedFile, MetaforgeError, one_line
 from metaforge.records import read_json, read_lines
+from metaforge.report.html.units import Unit
 from metaforge.rundir import RunDir
 
 
@@ -30,27 +31,8 @@ class Material:
     uncited: str
 
     @property
-    def percent(self) -> bool:
-        return self.results["metric"].startswith("accuracy")
-
-    @property
-    def scale(self) -> float:
-        """What takes scores to the unit that they are shown in."""
-        return 100.0 if self.percent else 1.0
-
-    @property
-    def unit(self) -> str:
-        return "accuracy, %" if self.percent else "mean squared error"
-
-    @property
-    def gain_unit(self) -> str:
-        """Of improvements: positive is better whatever the metric."""
-        return "gain, points" if self.percent else "gain: decrease of the error"
-
-    @property
-    def sign(self) -> float:
-        """What makes an improvement of a difference of scores."""
-        return 1.0 if self.percent else -1.0
+    def unit(self) -> Unit:
+        return Unit.of(self.results)
 
 
 def read(path: Path, results: dict[str, Any] | None = None) -> Material:

@@ -17,7 +17,7 @@ _FOLDER = Path(__file__).parent / "templates"
 
 @dataclass(frozen=True)
 class Table:
-    """A table of texts; the first cell of a row names it."""
+    """A table of texts, with or without a header; the first cell of a row names it."""
 
     caption: str
     header: Sequence[str]
@@ -27,8 +27,10 @@ class Table:
 def render(template: str, **values: Any) -> str:
     """A whole page, the style sheet within."""
     style = (_FOLDER / "style.css").read_text(encoding="utf-8")
-    return _environment().get_template(template).render(
-        style=style, version=metaforge.__version__, **values
+    return (
+        _environment()
+        .get_template(template)
+        .render(style=style, version=metaforge.__version__, **values)
     )
 
 

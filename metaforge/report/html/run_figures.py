@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
 from metaforge import statistics
 from metaforge.arm_names import CONDITIONAL, SP_WITHOUT_TARGET, compared_with
-from metaforge.report.format import UNDEFINED, interval, number
-from metaforge.report.html import charts, maps
-from metaforge.report.html.charts import Figure, Interval, Series
+from metaforge.report.format import interval, number
+from metaforge.report.html import charts, maps, summaries
+from metaforge.report.html.charts import Figure, Series
 from metaforge.report.html.material import Material
-from metaforge.report.html.marks import STYLES
 
 #: Targets whose pairs are drawn, at most.
 _PAIRS = 3000
+#: Recorded steps that an axis has room for.
+_TICKS = 8
 _BAND = "95 % t intervals over targets"
 
 
@@ -27,7 +25,7 @@ def arm_title(name: str) -> str:
 def scores(run: Material, arm: str) -> np.ndarray:
     """[n, steps] of the targets that have the arm, in the unit of the page."""
     found = [r["curves"][arm] for r in run.records if arm in r["curves"]]
-    return np.array(found) * run.scale
+    return np.array(found) * run.unit.scale
 
 
 def against_steps(run: Material) -> list[Figure]:
@@ -35,52 +33,51 @@ def against_steps(run: Material) -> list[Figure]:
     steps = run.records[0]["steps"]
     if len(steps) < 2:
         return []
+    ticks = steps if len(steps) <= _TICKS else None
     arms = list(dict.fromkeys(name for record in run.records for name in record["curves"]))
     found = {name: scores(run, name) for name in arms}
     counts = ", ".join(dict.fromkeys(str(len(values)) for values in found.values()))
-    levels = [_series(name, k, steps, values) for k, (name, values) in enumerate(found.items())]
+    levels = [
+        summaries.series(arm_title(name), k, steps, values)
+        for k, (name, values) in enumerate(found.items())
+    ]
     gains = [
-        _series(name, k, steps, run.sign * (values - values[:, :1]))
+        summaries.series(arm_title(name), k, steps, run.unit.sign * (values - values[:, :1]))
         for k, (name, values) in enumerate(found.items())
     ]
     return [
         charts.lines(
             "score-against-steps",
             "Score against conditioning steps",
-            f"Mean over n = {counts} targets after J steps of conditioning; bands: {_BAND}. The "
-            "arms share their targets, so that bands that overlap say little of differences.",
+            f"Mean over n = {counts} targets after J steps of conditioning; bands: {_BAND} "
+            "(filled for SP). The arms share their targets, so that bands that overlap say little "
+            "of differences.",
             levels,
-            ("conditioning steps J", run.unit),
-            steps,
+            ("conditioning steps J", run.unit.score),
+            ticks,
         ),
         charts.lines(
             "gain-against-steps",
             "Gain over J = 0 against conditioning steps",
             f"Mean of the paired gain over J = 0 on the same n = {counts} targets, positive is "
-            f"better; bands: {_BAND}, not adjusted for their number.",
+            f"better; bands: {_BAND} (filled for SP), not adjusted for their number.",
             gains,
-            ("conditioning steps J", run.gain_unit),
-            steps,
+            ("conditioning steps J", run.unit.gain),
+            ticks,
             zero=True,
         ),
     ]
 
 
-def _series(name: str, style: int, steps: Sequence[int], values: np.ndarray) -> Series:
-    figures = [statistics.summary(column) for column in values.T]
-    ends = [None if one["ci95"] is None else tuple(one["ci95"]) for one in figures]
-    means = [one["mean"] for one in figures]
-    if ends[0] is None and means[0] == 0:
-        ends[0] = (0.0, 0.0)  # a gain over J = 0 begins at zero for every target
-    return Series(arm_title(name), style % STYLES, steps, means, ends)
-
-
 def target_by_target(run: Material) -> list[Figure]:
     """Each target before and after conditioning, and the differences."""
-    before = np.array([record["unconditional"] for record in run.records]) * run.scale
-    after = scores(run, CONDITIONAL)[:, -1]
-    gains = run.sign * statistics.differences(after, before)
-    figure = statistics.summary(gains)
+    unit = run.unit
+    before = np.array([record["unconditional"] for record in run.records])
+    after = np.array([record["curves"][CONDITIONAL][-1] for record in run.records])
+    gains = unit.sign * statistics.differences(after, before)
+    figure, ends = statistics.summary(gains), None
+    if figure["ci95"] is not None:
+        ends = (figure["ci95"][0] * unit.scale, figure["ci95"][1] * unit.scale)
     better, worse = int((gains > 0).sum()), int((gains < 0).sum())
     n, drawn = len(gains), min(len(gains), _PAIRS)
     first = "" if drawn == n else f" (the first {drawn} are drawn)"
@@ -92,19 +89,19 @@ def target_by_target(run: Material) -> list[Figure]:
             f"n = {n} targets{first}: SP is better on {better}, worse on {worse}, equal on "
             f"{n - better - worse}. Larger marks are several targets at one place; on the line, "
             "nothing is gained.",
-            list(zip(before[:drawn].tolist(), after[:drawn].tolist(), strict=True)),
-            (f"J = 0: {run.unit}", f"SP, J = {J}: {run.unit}"),
+            (np.stack([before, after], 1)[:drawn] * unit.scale).tolist(),
+            (f"J = 0: {run.unit.score}", f"SP, J = {J}: {run.unit.score}"),
         ),
         charts.histogram(
             "gains",
             "Paired gains of SP over J = 0",
-            f"n = {n} targets, positive is better: mean {number(figure['mean'], 1.0, sign=True)} "
-            f"(solid line), 95 % t interval {interval(figure['ci95'], 1.0, sign=True)} (shaded), sd "
-            f"{number(figure['sd'], 1.0)}. The dashed line is no difference.",
-            gains.tolist(),
-            run.gain_unit,
-            [(0.0, "zero"), (figure["mean"], "mean")],
-            None if figure["ci95"] is None else tuple(figure["ci95"]),
+            f"n = {n} targets, positive is better: mean {number(figure['mean'], unit.scale, True)} "
+            f"(solid line), 95 % t interval {interval(figure['ci95'], unit.scale, True)} (shaded), "
+            f"sd {number(figure['sd'], unit.scale)}. The dashed line is no difference.",
+            (gains * unit.scale).tolist(),
+            unit.gain,
+            [(0.0, "zero"), (figure["mean"] * unit.scale, "mean")],
+            ends,
         ),
     ]
 
@@ -117,7 +114,11 @@ def controls(run: Material) -> list[Figure]:
             against = compared_with(name)
             who = "" if against == CONDITIONAL else f" ({arm_title(against)} over it)"
             over[f"{name}{who}"] = control["sp_minus_control"]
-    rows = [_row(run, name, figure) for name, figure in over.items() if figure["mean"] is not None]
+    rows = [
+        summaries.row(run.unit, name, figure)
+        for name, figure in over.items()
+        if figure["mean"] is not None
+    ]
     if not rows:
         return []
     counts = ", ".join(dict.fromkeys(str(figure["n"]) for figure in over.values()))
@@ -126,15 +127,7 @@ def controls(run: Material) -> list[Figure]:
         "better for SP; whiskers: 95 % t intervals, not adjusted for their number. Those clear of "
         "zero are coloured."
     )
-    return [charts.forest("controls", "SP over its controls", caption, rows, run.gain_unit)]
-
-
-def _row(run: Material, name: str, figure: dict[str, Any]) -> Interval:
-    factor = run.scale * run.sign
-    ends = None if figure["ci95"] is None else tuple(sorted(e * factor for e in figure["ci95"]))
-    mean = number(figure["mean"] * factor, 1.0, sign=True)
-    within = UNDEFINED if ends is None else interval(ends, 1.0, sign=True)
-    return Interval(name, figure["mean"] * factor, ends, f"{mean} ({within})")
+    return [charts.forest("controls", "SP over its controls", caption, rows, run.unit.gain)]
 
 
 def sample_sizes(run: Material) -> list[Figure]:
@@ -161,12 +154,12 @@ def training(run: Material) -> list[Figure]:
     points = run.metrics
     if len(points) < 2:
         return []
-    validated = [(p["step"], p["validation"] * run.scale) for p in points if "validation" in p]
+    validated = [(p["step"], p["validation"] * run.unit.scale) for p in points if "validation" in p]
     losses = [(p["step"], p["loss"]) for p in points if "loss" in p]
     figures = []
     for identity, title, told, name, unit in (
         ("meta-train-loss", "Meta-training loss", losses, "loss", "loss of a batch of tasks"),
-        ("meta-train-validation", "Validation score", validated, "validation", run.unit),
+        ("meta-train-validation", "Validation score", validated, "validation", run.unit.score),
     ):
         if len(told) > 1:
             steps, values = zip(*told, strict=True)

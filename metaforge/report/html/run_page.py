@@ -45,7 +45,7 @@ def page(run: Material) -> str:
         stats=_stats(run),
         warnings=_warnings(results),
         verdict=told,
-        evidence=_evidence(told, run.scale),
+        evidence=_evidence(told, run.unit.scale),
         results=Table(title, _HEADER, rows),
         statistics=results["statistics"],
         published=_published(results.get("published", ())),
@@ -60,7 +60,7 @@ def page(run: Material) -> str:
         selection=_selection(run),
         sections=[Section(*one) for one in plugins.host().report_sections(results)],
         notes=_notes(results),
-        environment=Table("what the run ran on", ("", ""), _environment(run.env)),
+        environment=Table("what the run ran on", (), _environment(run.env)),
         components=Table("what served it", _SERVED, _components(run.env["components"])),
         recipe=run.recipe,
         resolved=run.resolved,
@@ -76,23 +76,22 @@ def _tasks(task: Mapping[str, Any]) -> str:
 
 
 def _stats(run: Material) -> list[Stat]:
-    results, scale = run.results, run.scale
+    results, scale, score = run.results, run.unit.scale, run.unit.score.partition(",")[0]
+    steps = results["steps"]
     before, after, gain = (results[k] for k in ("unconditional", "conditional", "difference"))
-    unit = "%" if run.percent else ""
     found = [
         Stat(
-            f"{run.unit.partition(',')[0]}, {name}",
-            f"{number(one['mean'], scale)} {unit}",
+            name,
+            run.unit.told(one["mean"]).removeprefix(f"{score} "),
             f"95 % CI {interval(one['ci95'], scale)}, n = {one['n']}",
         )
-        for name, one in (("J = 0", before), (f"SP, J = {results['steps']}", after))
+        for name, one in ((f"{score}, J = 0", before), (f"{score}, SP, J = {steps}", after))
     ]
-    ends = None if gain["ci95"] is None else sorted(run.sign * end for end in gain["ci95"])
-    mean = number(run.sign * gain["mean"], scale, sign=True)
-    p = f", p {p_value(gain['p'])}" if gain["p"] is not None else ""
-    within = f"paired 95 % CI {interval(ends, scale, sign=True)}{p}"
-    points = " points" if run.percent else ""
-    return [*found, Stat("gain of SP over J = 0 (positive is better)", f"{mean}{points}", within, True)]
+    ends = None if gain["ci95"] is None else sorted(run.unit.sign * end for end in gain["ci95"])
+    p = f", p\N{NO-BREAK SPACE}{p_value(gain['p'])}" if gain["p"] is not None else ""
+    told = f"paired 95 % CI {interval(ends, scale, sign=True)}{p}"
+    mean = run.unit.told_gain(run.unit.sign * gain["mean"])
+    return [*found, Stat("gain of SP over J = 0 (positive is better)", mean, told, True)]
 
 
 def _warnings(results: Mapping[str, Any]) -> list[str]:
@@ -109,7 +108,7 @@ def _evidence(told: dict[str, Any] | None, scale: float) -> Table | None:
         return None
     shown = verdict.said(told, scale)
     rows = [[name, words] for name, words in shown.items() if name not in ("limit", "advice")]
-    return Table("what the verdict is drawn from", ("", ""), rows)
+    return Table("what the verdict is drawn from", (), rows)
 
 
 def _published(entries: Sequence[Mapping[str, Any]]) -> Table | None:
@@ -143,8 +142,8 @@ def _trained(run: Material) -> str:
     steps = phase1["steps"]
     told = f"{steps} steps"
     if phase1.get("best_score") is not None:
-        best = number(phase1["best_score"], run.scale)
-        told += f"; best validation score {best} ({run.unit}) at step {phase1['best_step']}"
+        best = number(phase1["best_score"], run.unit.scale)
+        told += f"; best validation score {best} ({run.unit.score}) at step {phase1['best_step']}"
     told += f"; {phase1['skipped']} steps were not finite and were left out"
     if len(run.metrics) < 2 and steps:
         told += ". This run kept no curve: its learner came from the cache, trained by another run"
@@ -155,7 +154,7 @@ def _selection(run: Material) -> Table | None:
     found = run.results.get("selection")
     if found is None:
         return None
-    title, header, rows = selection.table(found, run.unit, run.scale)
+    title, header, rows = selection.table(found, run.unit.score, run.unit.scale)
     return Table(title, header, rows)
 
 
@@ -164,12 +163,12 @@ _SERVED = ("part", "component", "distribution", "version")
 
 def _environment(env: Mapping[str, Any]) -> list[list[str]]:
     names = ("metaforge", "python", "platform", "device", "device_name", "threads", "ranks", "git")
-    packages = ", ".join(f"{name} {version}" for name, version in env["packages"].items() if version)
+    packages = ", ".join(
+        f"{name} {version}" for name, version in env["packages"].items() if version
+    )
     rows = [[name, str(env[name])] for name in names if env.get(name) is not None]
     return [*rows, *([["packages", packages]] if packages else [])]
 
 
 def _components(found: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
-    return [
-        [part, one["name"], one["distribution"], one["version"]] for part, one in found.items()
-    ]
+    return [[part, one["name"], one["distribution"], one["version"]] for part, one in found.items()]

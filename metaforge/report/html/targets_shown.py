@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from metaforge.report.format import number
 from metaforge.report.html import charts, marks, svg
 from metaforge.report.html.axes import Scale, span
 from metaforge.report.html.material import Material
@@ -15,6 +14,8 @@ from metaforge.report.html.material import Material
 _WIDE, _HIGH = 96.0, 48.0
 
 Sample = dict[str, Any]
+#: The ends of x and of y.
+Ranges = tuple[tuple[float, float], tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -37,13 +38,12 @@ class RecalledTask(NamedTuple):
 
 @dataclass(frozen=True)
 class ShownTarget:
-    """A table: the target, and the tasks that it recalls. ``pictured`` says what the drawings are, empty where there are
-    none; columns that would be empty are left out."""
+    """A table: the target, and the tasks that it recalls. ``pictured`` says what the drawings are,
+    empty where there are none."""
 
     id: int
     pictured: str
     grouped: bool
-    named: bool
     heading: str
     told: str
     task: ShownTask
@@ -58,20 +58,21 @@ def shown(run: Material) -> list[ShownTarget]:
     if picture is None:
         return []
     by_id = {record["task_id"]: record for record in run.records}
-    return [_target(run, one, by_id.get(one["task_id"]), k) for k, one in enumerate(picture["chosen"])]
+    return [
+        _target(run, one, by_id.get(one["task_id"]), k) for k, one in enumerate(picture["chosen"])
+    ]
 
 
-def _target(run: Material, one: dict[str, Any], record: dict[str, Any] | None, k: int) -> ShownTarget:
+def _target(
+    run: Material, one: dict[str, Any], record: dict[str, Any] | None, k: int
+) -> ShownTarget:
     assert run.picture is not None
     groups, own = run.picture["groups"], one["sample"]["group"]
     told = ""
     if record is not None:
         before, after = record["unconditional"], record["curves"]["conditional"][-1]
-        gain = number(run.sign * (after - before), run.scale, sign=True)
-        told = (
-            f"{run.unit}: {number(before, run.scale)} at J = 0, {number(after, run.scale)} with SP "
-            f"({run.gain_unit.partition(':')[0]} {gain})"
-        )
+        gain = run.unit.told_gain(run.unit.sign * (after - before))
+        told = f"{run.unit.told(before)} at J = 0, {run.unit.told(after)} with SP: gain {gain}"
     why = " and ".join(one["why"])
     ranges = _ranges([one["sample"], *(r["sample"] for r in one["recalled"])])
     shown_weights = len(one["weights"])
@@ -79,7 +80,6 @@ def _target(run: Material, one: dict[str, Any], record: dict[str, Any] | None, k
         id=one["task_id"],
         pictured=_pictured(one["sample"]),
         grouped=bool(groups),
-        named=bool(one["sample"]["classes"]),
         heading=f"Target {one['task_id']}: the {why} gain",
         told=told,
         task=_task(one["sample"], groups, ranges, f"target-{k}"),
@@ -107,18 +107,16 @@ def _pictured(sample: Sample) -> str:
     return "" if sample["points"] is None else "support points"
 
 
-def _task(
-    sample: Sample, groups: list[str], ranges: tuple[Any, Any] | None, identity: str
-) -> ShownTask:
-    names = ", ".join(sample["classes"])
-    more = f" and {sample['more']} more" if sample["more"] else ""
+def _task(sample: Sample, groups: list[str], ranges: Ranges | None, identity: str) -> ShownTask:
     group = groups[sample["group"]] if sample["group"] >= 0 else ""
+    names = ", ".join(name.removeprefix(f"{group}: ") for name in sample["classes"])
+    more = f" and {sample['more']} more" if sample["more"] else ""
     drawing = Markup("")
     if sample["picture"] is not None:
         drawing = svg.element(
             "img",
             src=f"data:image/png;base64,{sample['picture']}",
-            alt=f"a support sample of each of: {names}" if names else "support samples",
+            alt="a support sample of each class",
             class_="strip",
         )
     elif sample["points"] is not None and ranges is not None:
@@ -126,7 +124,7 @@ def _task(
     return ShownTask(f"{names}{more}", group, drawing)
 
 
-def _ranges(samples: list[Sample]) -> tuple[Any, Any] | None:
+def _ranges(samples: list[Sample]) -> Ranges | None:
     """Common to all that is drawn of a target: the ends of x and of y."""
     points = [point for sample in samples for point in sample["points"] or ()]
     if not points:
@@ -134,8 +132,9 @@ def _ranges(samples: list[Sample]) -> tuple[Any, Any] | None:
     return span(x for x, _ in points), span(y for _, y in points)
 
 
-def _curve(points: list[list[float]], ranges: tuple[Any, Any], identity: str) -> Markup:
-    x, y = Scale(*ranges[0], 1, _WIDE - 1), Scale(*ranges[1], _HIGH - 1, 1)
+def _curve(points: list[list[float]], ranges: Ranges, identity: str) -> Markup:
+    (left, right), (low, high) = ranges
+    x, y = Scale(left, right, 1, _WIDE - 1), Scale(low, high, _HIGH - 1, 1)
     dots = (marks.mark(0, x(a), y(b), 2.4) for a, b in points)
     frame = svg.element("rect", x=0.5, y=0.5, width=_WIDE - 1, height=_HIGH - 1, class_="box")
     drawn = svg.picture(identity, "support points", _WIDE, _HIGH, frame, *dots)
