@@ -20,8 +20,9 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from functools import cache
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -31,14 +32,26 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from metaforge.components import Context
 from metaforge.errors import DataError
+from metaforge.image_form import MOST_PIXELS, ImageForm
 from metaforge.image_listing import Listing, list_images, told
 
 __all__ = ["ImageForm", "Listing", "common_form", "image_blocks", "list_images", "read_images"]
 
-#: Pixels of an image that is not refused: a file of bytes may claim any number.
-MOST_PIXELS = 10**8
-#: Decoders that are asked, where Pillow has them: none that starts another program.
-_FORMATS = ("PNG", "JPEG", "MPO", "GIF", "BMP", "DIB", "TIFF", "WEBP", "PPM", "JPEG2000", "AVIF")
+#: Decoders that are asked, where Pillow has them: none that starts another program. The modules of
+#: each, as all of Pillow's take a while to import.
+_DECODERS = {
+    "PNG": "Png",
+    "JPEG": "Jpeg",
+    "MPO": "Mpo",
+    "GIF": "Gif",
+    "BMP": "Bmp",
+    "DIB": "Bmp",
+    "TIFF": "Tiff",
+    "WEBP": "WebP",
+    "PPM": "Ppm",
+    "JPEG2000": "Jpeg2K",
+    "AVIF": "Avif",
+}
 _GREY = frozenset({"1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N"})
 _WIDE = frozenset({"I", "I;16", "I;16B", "I;16L", "I;16N"})
 _ALPHA = frozenset({"LA", "La", "PA", "RGBA", "RGBa"})
@@ -48,30 +61,6 @@ _ORIENTATION, _TURNED = 0x0112, (5, 6, 7, 8)
 _EACH, _TOLD = 32, 200
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class ImageForm:
-    """How all images of a data set are given: 1 channel (grey) or 3 (RGB), and their size.
-
-    Raises ``DataError`` for other numbers.
-    """
-
-    channels: int
-    height: int
-    width: int
-
-    def __post_init__(self) -> None:
-        sides_fit = min(self.height, self.width) >= 1
-        if self.channels not in (1, 3) or not sides_fit or self.height * self.width > MOST_PIXELS:
-            raise DataError(
-                f"images of {self.channels} channels, {self.height} x {self.width} pixels; "
-                f"expected 1 channel (grey) or 3 (RGB), and 1 to {MOST_PIXELS:,} pixels"
-            )
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return self.channels, self.height, self.width
 
 
 class Fault(NamedTuple):
@@ -115,7 +104,7 @@ def image_blocks(
         faults += [fault for fault in found if isinstance(fault, Fault)]
         if not faults:
             yield np.stack([image for image in found if isinstance(image, np.ndarray)])
-    refuse(root, faults)
+    _refuse(root, faults)
 
 
 class Header(NamedTuple):
@@ -133,28 +122,37 @@ def headers(root: Path, files: Sequence[Path | str], context: Context) -> list[H
 
 
 def common_form(root: Path, files: Sequence[Path | str], context: Context) -> ImageForm:
+    """``form_of_headers`` of the files."""
+    return form_of_headers(root, headers(root, files, context))
+
+
+def form_of_headers(root: Path, found: Sequence[Header | Fault]) -> ImageForm:
     """The most common size (the larger of two), in RGB if any image has colours.
 
     Files that cannot be read are left out, unless none can: then ``DataError`` lists them.
     """
-    found = headers(root, files, context)
     good = [header for header in found if isinstance(header, Header)]
     if not good:
-        refuse(root, [fault for fault in found if isinstance(fault, Fault)])
+        _refuse(root, [fault for fault in found if isinstance(fault, Fault)])
         raise DataError(f"{root}: no images to tell their size from")
     sizes = Counter((header.height, header.width) for header in good)
     height, width = max(sizes, key=lambda size: (sizes[size], size))
     return ImageForm(1 if all(header.grey for header in good) else 3, height, width)
 
 
-def refuse(root: Path, faults: Sequence[Fault]) -> None:
-    """Raise ``DataError`` with all faults, if there are any."""
+def unreadable(root: Path, faults: Sequence[Fault]) -> str:
+    """All faults, a line each; nothing if there are none."""
     if not faults:
-        return
+        return ""
     lines = [f"{root}: {len(faults):,} images cannot be read; mend them, or take them out:"]
     lines += [f"  {fault}" for fault in faults[:_TOLD]]
     lines += [f"  and {len(faults) - _TOLD:,} more"] if len(faults) > _TOLD else []
-    raise DataError("\n".join(lines))
+    return "\n".join(lines)
+
+
+def _refuse(root: Path, faults: Sequence[Fault]) -> None:
+    if message := unreadable(root, faults):
+        raise DataError(message)
 
 
 def _each(
@@ -177,7 +175,7 @@ def _each(
             found.append(Fault(str(file), made) if isinstance(made, str) else made)
         return found
 
-    Image.init()
+    _formats()
     threads = min(8, os.cpu_count() or 1)
     with (
         warnings.catch_warnings(),
@@ -197,11 +195,19 @@ def _each(
             yield found
 
 
+@cache
+def _formats() -> list[str]:
+    """The formats that this Pillow reads, of those that are asked for."""
+    for module in _DECODERS.values():
+        with suppress(ImportError):  # AVIF came later
+            import_module(f"PIL.{module}ImagePlugin")
+    return [name for name in _DECODERS if name in Image.OPEN]
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[Image.Image]:
     """The image of a file, whose pixels are not read yet. Raises ``_Unfit``."""
-    formats = [name for name in _FORMATS if name in Image.OPEN]
-    with path.open("rb") as file, Image.open(file, formats=formats) as image:
+    with path.open("rb") as file, Image.open(file, formats=_formats()) as image:
         width, height = image.size
         if width * height > MOST_PIXELS:
             raise _Unfit(

@@ -24,10 +24,11 @@ def write_folder(
     each: int = 6,
     size: tuple[int, ...] = (8, 8, 3),
     prefix: str = "",
+    first: int = 0,
 ) -> Path:
     """Classes ``class 00``, ... of images ``0.png``, ..., of a shade of their own, with noise."""
-    for number in range(classes):
+    for number in range(first, first + classes):
         for image in range(each):
-            pixels = noise(*size, seed=1000 * number + image) // 4 + 191 * number // classes
+            pixels = noise(*size, seed=1000 * number + image) // 4 + 16 * (number % 12)
             write(root / f"{prefix}class {number:02}" / f"{image}.png", pixels.astype(np.uint8))
     return root
