@@ -24,6 +24,19 @@ class Classes:
         order = np.argsort(self.of_row, kind="stable")
         return np.split(order, np.cumsum(np.bincount(self.of_row))[:-1])
 
+    def of_classes(self, option: str, values: np.ndarray) -> np.ndarray:
+        """[C] of values [n] that the rows of a class have in common. Raises ``DataError`` with the
+        classes whose rows differ."""
+        found = np.empty(len(self), values.dtype)
+        found[self.of_row] = values
+        mixed = np.unique(self.of_row[found[self.of_row] != values])
+        if len(mixed):
+            raise DataError(
+                f"{option} differs between rows of one class, of {len(mixed)} classes, first "
+                f"{str(self.labels[mixed[0]])!r}; give all rows of a class the same"
+            )
+        return found
+
     def per_class(self, option: str, values: np.ndarray) -> np.ndarray:
         """An array with an entry for each class: in the labels' order, or indexed by label."""
         if values.ndim != 1:
