@@ -36,14 +36,15 @@ def run(recipe: Any, *changes: Any, data: Any = None, quiet: bool = False) -> An
     ``recipe`` is a path, the name of a shipped one or a mapping; a change is a text
     (``"condition.steps=50"``) or a mapping (``{"condition.steps": 50}``). ``data`` takes the place
     of the recipe's: a torch ``Dataset`` of (x, y), arrays (X, y), or one of these for each of
-    train, val and test; it is kept as files in the folder of runs, which the run reads. Scores
-    are as measured: accuracies in 0..1, squared errors. ``quiet`` prints no progress.
+    train, val and test, or learn2learn Tasksets for each; it is kept as files in the folder of
+    runs, which the run reads. Scores are as measured: accuracies in 0..1, squared errors.
+    ``quiet`` prints no progress.
     Raises ``RecipeError`` with every problem of the recipe, and what the run raises.
     """
     from metaforge.recipe import load
 
     if data is not None:
-        from metaforge.own_data import data_changes
+        from metaforge.own_run import data_changes
 
         changes = (*changes, data_changes(data, recipe, changes, quiet=quiet))
     resolved = load(recipe, changes)  # before torch is imported, as it may have problems

@@ -11,7 +11,7 @@ import hashlib
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,7 @@ import numpy as np
 
 from metaforge.class_labels import first_few
 from metaforge.components import Context
-from metaforge.console import Console
 from metaforge.errors import DataError, one_line
-from metaforge.recipe import load
-from metaforge.recipe.overrides import Change, as_texts
 from metaforge.records import whole_file
 from metaforge.split_names import SPLITS, split_named
 
@@ -50,16 +47,16 @@ def gathered(data: Any, context: Context) -> Arrays:
     if isinstance(data, Mapping):
         return _of_splits(data, context)
     if _is_pair(data):
-        return {"x": _array(data[0]), "y": _array(data[1])}
+        return {"x": array_of(data[0]), "y": array_of(data[1])}
     if not (hasattr(data, "__getitem__") and hasattr(data, "__len__")) or isinstance(data, str):
-        raise DataError(f"{_named(data)} has no length and no samples by index; {_EXPECTED}")
+        raise DataError(f"{named(data)} has no length and no samples by index; {_EXPECTED}")
     if hasattr(data, "task_transforms"):
         raise DataError(
-            f"{_named(data)} draws tasks, not samples: give the data set that it draws from, or "
+            f"{named(data)} draws tasks, not samples: give the data set that it draws from, or "
             'make a source of its tasks with create("dataset", "ready", tasks=...)'
         )
     if not len(data):
-        raise DataError(f"{_named(data)} is empty; {_EXPECTED}")
+        raise DataError(f"{named(data)} is empty; {_EXPECTED}")
     return _of_samples(data, context)
 
 
@@ -84,22 +81,6 @@ def keep(arrays: Arrays, folder: Path) -> Path:
     return place
 
 
-def data_changes(
-    data: Any, recipe: Any, changes: Iterable[Change], *, quiet: bool = False
-) -> dict[str, Any]:
-    """What makes a recipe read a data set of Python: it is kept below the recipe's ``output``.
-
-    Raises ``RecipeError`` for a recipe that is not valid, before the data are read.
-    """
-    arrays = {"data.use": "arrays"}
-    output = load(recipe, [*as_texts(changes), *as_texts(arrays)], check=False).recipe.output
-    console = Console(quiet)
-    found = gathered(data, Context(report=console.line, progress=console.progress))
-    place = keep(found, Path(output).absolute() / "data")
-    named = {f"data.{name}": name for name in found}
-    return arrays | {"data.path": str(place)} | named
-
-
 def _digest(arrays: Arrays) -> str:
     digest = hashlib.blake2b(digest_size=8)
     for name, values in arrays.items():
@@ -109,10 +90,10 @@ def _digest(arrays: Arrays) -> str:
 
 
 def _of_splits(data: Mapping[Any, Any], context: Context) -> Arrays:
-    named = {split_named(str(key)): key for key in data}
-    if set(named) != set(SPLITS) or len(data) != len(SPLITS):
+    keys = {split_named(str(key)): key for key in data}
+    if set(keys) != set(SPLITS) or len(data) != len(SPLITS):
         raise DataError(f"data sets by {', '.join(map(str, data))}; expected train, val and test")
-    parts = {split: gathered(data[named[split]], context) for split in SPLITS}
+    parts = {split: gathered(data[keys[split]], context) for split in SPLITS}
     shapes = {split: part["x"].shape[1:] for split, part in parts.items()}
     if len(set(shapes.values())) > 1:
         told = ", ".join(f"{split} {list(shape)}" for split, shape in shapes.items())
@@ -147,8 +128,8 @@ def _of_samples(data: Any, context: Context) -> Arrays:
             xs.append(x)
             ys.append(y)
             advance(1)
-    _refuse_unlike([x.shape for x in xs], "x")
-    _refuse_unlike([y.shape for y in ys], "y")
+    refuse_unlike([x.shape for x in xs], "x")
+    refuse_unlike([y.shape for y in ys], "y")
     if not all(np.array_equal(_sample(data, i)[0], xs[i]) for i in range(min(_TWICE, len(xs)))):
         context.report(
             "note: the data set gives other numbers each time it is asked (a random transform?): "
@@ -169,15 +150,15 @@ def _sample(data: Any, number: int) -> tuple[np.ndarray, np.ndarray]:
     try:
         sample = data[number]
     except Exception as error:
-        raise DataError(f"{_named(data)}: sample {number} fails: {one_line(error)}") from error
+        raise DataError(f"{named(data)}: sample {number} fails: {one_line(error)}") from error
     if not isinstance(sample, tuple | list) or len(sample) < 2:
         raise DataError(
-            f"{_named(data)}: sample {number} is of type {type(sample).__name__}; {_EXPECTED}"
+            f"{named(data)}: sample {number} is of type {type(sample).__name__}; {_EXPECTED}"
         )
-    return _array(sample[0]), _array(sample[1])
+    return array_of(sample[0]), array_of(sample[1])
 
 
-def _array(value: Any) -> np.ndarray:
+def array_of(value: Any) -> np.ndarray:
     """Of a tensor on any device, an array, a number, a text or an image of Pillow, whose channels
     come first then."""
     is_picture = hasattr(value, "getbands")
@@ -187,7 +168,7 @@ def _array(value: Any) -> np.ndarray:
     return np.moveaxis(found, -1, 0) if is_picture and found.ndim == 3 else found
 
 
-def _refuse_unlike(shapes: list[tuple[int, ...]], what: str) -> None:
+def refuse_unlike(shapes: list[tuple[int, ...]], what: str) -> None:
     counts = Counter(shapes)
     if len(counts) > 1:
         usual = counts.most_common(1)[0][0]
@@ -199,5 +180,5 @@ def _refuse_unlike(shapes: list[tuple[int, ...]], what: str) -> None:
         )
 
 
-def _named(data: Any) -> str:
+def named(data: Any) -> str:
     return f"data of type {type(data).__name__}"

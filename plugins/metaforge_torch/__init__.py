@@ -20,4 +20,15 @@ def metaforge_datasets() -> Sequence[Component]:
             groups="metaforge_torch.options:has_groups",
             tasks=("classification",),
         ),
+        Component(
+            kind="dataset",
+            name="ready",
+            target="metaforge_torch.ready:load",
+            options="metaforge_torch.options:ReadyOptions",
+            summary="ready tasks (x, y): learn2learn Tasksets from Python, or arrays of tasks",
+            check="metaforge_torch.ready_tasks:check",
+            groups=False,
+            tasks=("classification",),
+            facts="metaforge_torch.ready_tasks:facts",
+        ),
     ]

@@ -1,13 +1,15 @@
-"""Options of the data set ``torch``."""
+"""Options of the data sets ``torch`` and ``ready``."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, WithJsonSchema
+from pydantic import Field, PositiveInt, WithJsonSchema
 
 from metaforge.class_options import SHARES, ClassOptions, Share
 from metaforge.image_options import Augment
+from metaforge.options import Options
 
 #: An object of Python, which no recipe can hold.
 Held = Annotated[Any, WithJsonSchema({"type": ["object", "array"]})]
@@ -50,3 +52,27 @@ class TorchOptions(ClassOptions):
 def has_groups(options: TorchOptions) -> bool:
     """Whether tasks have groups: those that are drawn within a class group are of it."""
     return options.within > 0
+
+
+class ReadyOptions(Options):
+    """Tasks as they are given: nothing is drawn but their order."""
+
+    path: Path | None = Field(
+        None,
+        description="npz file, or folder of npy files, with x [T, k, *x], y [T, k] and split [T] "
+        "of T tasks of k samples; relative to the recipe",
+    )
+    tasks: Held = Field(
+        None,
+        description="from Python: tasks for each of train, val and test, learn2learn Tasksets or "
+        "lists of (x [k, *x], y [k])",
+    )
+    draw: PositiveInt | None = Field(
+        None, description="tasks drawn of a Taskset without end; of others, at most so many"
+    )
+    ways: Annotated[int, Field(ge=2)] = Field(5, description="classes that every task has")
+    shots: PositiveInt = Field(
+        1, description="support rows of a class: the first of its rows in the task"
+    )
+    queries: PositiveInt = Field(15, description="query rows of a class: the next ones")
+    licence: str = Field("not stated", description="the data's licence, for the results")
