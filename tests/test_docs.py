@@ -25,6 +25,7 @@ from metaforge.recipe import load
 from metaforge.recipe.document import read
 from metaforge.recipe.trials import Trials
 from metaforge_weightings.options import TasmlOptions
+from tests.data.images import write_folder
 from tests.environments import Environment
 
 ROOT = Path(__file__).parents[1]
@@ -94,6 +95,34 @@ def test_the_recipes_of_own_data_are_whole(tmp_path, monkeypatch):
     (tmp_path / "mine.yaml").write_text(blocks("README.md", "yaml")[0])
     assert main(["validate", "mine.yaml"]) == 0
     assert main(["validate", "sp_maml", "data.use=arrays", "data.path=embeddings.npz"]) == 0
+
+
+def block(path: str, language: str, holding: str) -> str:
+    """The one block of a page that holds a text."""
+    (found,) = (each for each in blocks(path, language) if holding in each)
+    return found
+
+
+def test_the_recipes_of_images_and_tables_are_whole(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_folder(tmp_path / "birds", 30, 6, (16, 16))
+    (tmp_path / "birds.yaml").write_text(block("docs/data.md", "yaml", "image_folder"))
+    for line in block("docs/data.md", "sh", "birds.yaml").splitlines():
+        _, _, *given = shlex.split(line)
+        assert main(["validate", *given]) == 0
+    rows = "".join(f"{row},{row % 7},bird {row // 6}\n" for row in range(180))
+    (tmp_path / "features.csv").write_text(f"a,b,species\n{rows}")
+    (tmp_path / "mine.yaml").write_text(block("docs/data.md", "yaml", "use: table"))
+    assert main(["validate", "mine.yaml"]) == 0
+
+
+@pytest.mark.slow
+def test_data_from_python_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found: dict = {}
+    exec(block("docs/data.md", "python", "TensorDataset"), found)
+    assert len((Path(found["results"]["run_dir"]) / "targets.jsonl").read_text().splitlines()) == 10
+    assert found["source"].shape.outputs == 5
 
 
 def test_the_selection_of_the_readme_keeps_its_budget():

@@ -323,6 +323,7 @@ def test_sizes_that_make_no_task_are_refused(ways, shots, queries):
 def test_sampling_and_the_checks_of_data_do_not_import_torch():
     code = (
         "import sys, metaforge.sampling, metaforge.sampling_checks, metaforge_arrays.layout, "
-        "metaforge_sinusoids; assert 'torch' not in sys.modules"
+        "metaforge_sinusoids, metaforge_image_folder.checks, metaforge_table.layout, "
+        "metaforge_torch.ready_tasks, metaforge.own_run; assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
