@@ -132,6 +132,12 @@ class MetaTrained(Shape):
     skipped: int
 
 
+class Cached(MetaTrained):
+    """What the cache keeps of phase 1: its curve too."""
+
+    curve: list[dict[str, float]]
+
+
 class TrainingState(Shape):
     """What ``artifacts/checkpoint.safetensors`` says of phase 1, under way."""
 
@@ -360,9 +366,9 @@ class ChosenTarget(Shape):
     why: list[str]
     task_id: int
     sample: Sample
-    kept: int = 0
-    weights: list[float] = []
-    recalled: list[RecalledTask] = []
+    kept: int
+    weights: list[float]
+    recalled: list[RecalledTask]
 
 
 class Matrix(Shape):
@@ -373,6 +379,12 @@ class Matrix(Shape):
     high: float
     levels: list[int]
 
+    @model_validator(mode="after")
+    def _a_level_for_each_pair(self) -> Self:
+        if len(self.levels) != len(self.groups) ** 2:
+            raise ValueError(f"{len(self.levels)} levels for {len(self.groups)} tasks")
+        return self
+
 
 class Places(Shape):
     """Tasks on a map."""
@@ -381,6 +393,12 @@ class Places(Shape):
     groups: list[int]
     x: list[float]
     y: list[float]
+
+    @model_validator(mode="after")
+    def _a_place_for_each_task(self) -> Self:
+        if {len(self.groups), len(self.x), len(self.y)} != {len(self.ids)}:
+            raise ValueError(f"not one group, x and y for each of {len(self.ids)} tasks")
+        return self
 
 
 class SignatureMap(Shape):
@@ -399,6 +417,26 @@ class Picture(Shape):
     chosen: list[ChosenTarget]
     kernel: Matrix | None
     map: SignatureMap | None
+
+    @model_validator(mode="after")
+    def _groups_that_have_names(self) -> Self:
+        shown = [one.sample.group for one in self.chosen]
+        shown += [task.sample.group for one in self.chosen for task in one.recalled]
+        shown += self.kernel.groups if self.kernel else []
+        shown += [*self.map.bank.groups, *self.map.targets.groups] if self.map else []
+        if unnamed := {group for group in shown if not -1 <= group < len(self.groups)}:
+            raise ValueError(f"groups {sorted(unnamed)} of {len(self.groups)} names")
+        return self
+
+    @model_validator(mode="after")
+    def _recalled_tasks_on_the_map(self) -> Self:
+        bank = set(self.map.bank.ids if self.map else ())
+        recalled = {task.id for one in self.chosen for task in one.recalled}
+        targets = set(self.map.targets.ids if self.map else ())
+        chosen = {one.task_id for one in self.chosen if one.recalled}
+        if lost := (recalled - bank) | (chosen - targets):
+            raise ValueError(f"tasks {sorted(lost)} have no place on the map")
+        return self
 
 
 class Steps(Shape):

@@ -50,8 +50,7 @@ def _gather(parts: Parts, records: list[Json], scores: TargetScores | None) -> J
     found: Json = {
         "groups": [str(name) for name in source.group_names],
         "chosen": [
-            {"why": why, "task_id": ids, "sample": _sample(source, split, ids)}
-            for why, ids in ((why, records[place]["task_id"]) for place, why in chosen.items())
+            _target(source, split, records[place]["task_id"], why) for place, why in chosen.items()
         ],
         "kernel": None,
         "map": None,
@@ -70,6 +69,12 @@ def _gather(parts: Parts, records: list[Json], scores: TargetScores | None) -> J
     found["kernel"] = _matrix(parts)
     found["map"] = _map(parts, records, found["chosen"])
     return found
+
+
+def _target(source: TaskSource, split: str, task_id: int, why: list[str]) -> Json:
+    """Without what a weighting that ranks adds."""
+    shown = {"why": why, "task_id": task_id, "sample": _sample(source, split, task_id)}
+    return {**shown, "kept": 0, "weights": [], "recalled": []}
 
 
 def _chosen(records: list[Json], regression: bool) -> dict[int, list[str]]:

@@ -15,7 +15,7 @@ from metaforge.console import Console
 from metaforge.errors import NumericError
 from metaforge.metatrain import MetaTrainer, Progress, WarmStart
 from metaforge.records import keep, load_tensors, save_tensors, tensor_bytes
-from metaforge.run_files import MetaTrained, TrainingState
+from metaforge.run_files import Cached, TrainingState
 from metaforge.rundir import RunDir
 from metaforge.stages import Parts
 
@@ -30,7 +30,7 @@ def warm_start(parts: Parts, folder: RunDir, console: Console, observe: Observe)
     """
     own = folder.artifacts / "theta_hat.safetensors"
     cached = parts.context.cache_dir / "metatrain" / f"{parts.metatrain_key()}.safetensors"
-    tensors = parts.ranks.from_first(lambda: _earlier(own, cached, console))
+    tensors = parts.ranks.from_first(lambda: _earlier(own, cached, folder, console))
     if tensors is None:
         progress = _train(parts, folder, console, observe)
         tensors = progress.best
@@ -39,13 +39,17 @@ def warm_start(parts: Parts, folder: RunDir, console: Console, observe: Observe)
     return WarmStart.of({name: value.to(parts.context.device) for name, value in tensors.items()})
 
 
-def _earlier(own: Path, cached: Path, console: Console) -> dict[str, Tensor] | None:
-    """What was trained before, by this run or another."""
+def _earlier(own: Path, cached: Path, folder: RunDir, console: Console) -> dict[str, Tensor] | None:
+    """What was trained before, by this run or another, whose curve becomes this run's too."""
     if own.exists():
         return load_tensors(own)[0]
     if not os.path.isfile(cached):
         return None
-    tensors, meta = load_tensors(cached, MetaTrained)
+    tensors, meta = load_tensors(cached, Cached)
+    metrics = folder.lines("metrics.jsonl")
+    metrics.truncate(0)
+    for point in meta.pop("curve"):
+        metrics.append({**point, "step": int(point["step"])})
     save_tensors(own, tensors, meta)
     console.line(
         f"meta-train: from the cache ({meta['steps']} steps, best validation "
@@ -64,7 +68,8 @@ def _keep(progress: Progress, own: Path, cached: Path, console: Console) -> None
     }
     save_tensors(own, progress.best, meta)
     if progress.ranks:
-        keep(cached, tensor_bytes(progress.best, meta), console.line)
+        curve = {**meta, "curve": progress.curve}
+        keep(cached, tensor_bytes(progress.best, curve), console.line)
 
 
 def _train(parts: Parts, folder: RunDir, console: Console, observe: Observe) -> Progress:

@@ -108,6 +108,7 @@ def test_the_default_folder_is_beside_the_runs_and_new(pair, tmp_path):
     (made,) = (tmp_path / "runs").glob("*-compare-*")
     assert found["out"] == str(made)
     assert {path.name for path in made.iterdir()} == {
+        "compare.html",
         "comparison.json",
         "comparison.csv",
         "comparison.md",

@@ -107,6 +107,8 @@ BAD_USAGE = {
     "show of no kind": ["show", "foo", "gaussian"],
     "show unknown of a kind": ["show", "kernel", "gausian"],
     "report of nothing": ["report", "no/such/folder"],
+    "report without a page, elsewhere": ["report", "--text", "--html", "a.html", "."],
+    "report without a page, opened": ["report", "--text", "--open", "."],
 }
 
 
@@ -436,8 +438,9 @@ def test_cite_has_the_method_and_each_entry_once(cli):
 def test_report_prints_what_the_report_module_renders(cli, tmp_path, monkeypatch):
     fake = ModuleType("metaforge.report")
     fake.render_text = lambda run: f"results of {run}"
+    fake.html = None
     monkeypatch.setitem(sys.modules, "metaforge.report", fake)
-    assert cli("report", tmp_path)[1] == f"results of {tmp_path}\n"
+    assert cli("report", "--text", tmp_path)[1] == f"results of {tmp_path}\n"
 
 
 def test_schema_has_the_plugins_options_and_refers_to_what_it_defines(cli):

@@ -50,10 +50,13 @@ def span(values: Iterable[float], room: float = 0.06) -> tuple[float, float]:
 
 def shown(value: float, step: float) -> str:
     """A tick's value with the digits that its step needs."""
-    if value and (abs(value) >= 1e6 or step < 1e-5):
-        return f"{value:.3g}"
-    digits = max(0, -math.floor(math.log10(step) + 1e-9))
-    return f"{value:.{digits}f}".replace("-", "\N{MINUS SIGN}") if value else "0"
+    if abs(value) < step / 2:
+        return "0"
+    if abs(value) >= 1e6 or step < 1e-5:
+        told = f"{value:.{max(3, math.floor(math.log10(abs(value) / step)) + 2)}g}"
+    else:
+        told = f"{value:.{max(0, -math.floor(math.log10(step) + 1e-9))}f}"
+    return told.replace("-", "\N{MINUS SIGN}")
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def lines(
     parts += [_band(one, axes, one is series[0]) for one in series]
     parts += [_line(one, axes) for one in reversed(series)]  # the first on top
     drawing = svg.picture(identity, title, WIDTH, HEIGHT, *parts)
-    keys = tuple(marks.line_key(one.name, one.style) for one in series)
+    keys = tuple(marks.line_key(one.name, one.style) for one in series if len(series) > 1)
     return Figure(identity, title, drawing, caption, keys)
 
 

@@ -133,7 +133,7 @@ def _pairs(methods: Sequence[Method], unit: Unit) -> list[Figure]:
 
 def _short(label: str) -> str:
     """What an axis has room for."""
-    return label if len(label) <= 24 else f"{label[:23]}\N{HORIZONTAL ELLIPSIS}"
+    return label if len(label) <= 26 else f"{label[:12]}\N{HORIZONTAL ELLIPSIS}{label[-13:]}"
 
 
 def _runs(methods: Sequence[Method]) -> list[list[str]]:

@@ -146,7 +146,9 @@ def _trained(run: Material) -> str:
         told += f"; best validation score {best} ({run.unit.score}) at step {phase1['best_step']}"
     told += f"; {phase1['skipped']} steps were not finite and were left out"
     if len(run.metrics) < 2 and steps:
-        told += ". This run kept no curve: its learner came from the cache, trained by another run"
+        told += (
+            ". No curve: metrics.jsonl has none, as of runs that took their learner from a cache"
+        )
     return f"{told}."
 
 
