@@ -6,55 +6,12 @@ import re
 from html.parser import HTMLParser
 
 _VOID = {"br", "hr", "img", "input", "link", "meta"}
-#: Elements of HTML that close the one before, which browsers forgive and this does not.
-_TAGS = set(
-    [
-        "html",
-        "head",
-        "meta",
-        "title",
-        "style",
-        "body",
-        "header",
-        "footer",
-        "main",
-        "nav",
-        "section",
-        "article",
-        "h1",
-        "h2",
-        "h3",
-        "p",
-        "a",
-        "ul",
-        "li",
-        "dl",
-        "div",
-        "dt",
-        "dd",
-        "span",
-        "strong",
-        "pre",
-        "table",
-        "caption",
-        "thead",
-        "tbody",
-        "tr",
-        "th",
-        "td",
-        "figure",
-        "figcaption",
-        "img",
-        "svg",
-        "g",
-        "path",
-        "circle",
-        "rect",
-        "line",
-        "text",
-        "image",
-    ]
-)
+_TAGS = {
+    *("html", "head", "meta", "title", "style", "body", "header", "footer", "main", "nav"),
+    *("section", "article", "h1", "h2", "h3", "p", "a", "ul", "li", "dl", "div", "dt", "dd"),
+    *("span", "strong", "pre", "table", "caption", "thead", "tbody", "tr", "th", "td", "figure"),
+    *("figcaption", "img", "svg", "g", "path", "circle", "rect", "line", "text", "image"),
+}
 _DRAWN = {"path", "circle", "rect", "image"}
 
 

@@ -141,7 +141,7 @@ def test_what_cannot_be_made_costs_no_result(monkeypatch, capsys, name, where, e
     assert f"not made: {'ValueError: ' * isinstance(error, ValueError)}{error}" in (
         " ".join(capsys.readouterr().err.split())
     )
-    assert not [path for path in run.rglob("*.part")]
+    assert not list(run.rglob("*.part"))
 
 
 def test_a_disk_that_is_full_leaves_no_half_a_page(monkeypatch):
@@ -215,7 +215,7 @@ def test_images_of_real_numbers_are_stretched():
     from metaforge.pooled import PooledTasks
 
     x = torch.randn(12, 3, 8, 8)
-    pool = Pool("all", tuple("abc"), tuple(np.arange(4 * k, 4 * k + 4) for k in range(3)))
+    pool = Pool("all", tuple(np.arange(4 * k, 4 * k + 4) for k in range(3)), tuple("abc"))
     source = PooledTasks(
         x, {"train": [pool]}, TaskSizes(ways=3, shots=2, queries=2), seed=0, name="own"
     )
