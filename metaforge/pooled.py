@@ -179,8 +179,8 @@ class PooledTasks(TaskSource):
         return told(rows[rows >= 0].tolist(), len(self._x), self._sample_names)
 
     def pictures(self, split: str, task_id: int) -> np.ndarray | None:
-        """The first support sample of each class, of ``images`` where it is given."""
-        if self._pictures is None:
+        """The first support sample of each class: x, or where x are features, ``images``."""
+        if self._pictures is None or pictures.is_image(self._x.shape[1:]):
             return super().pictures(split, task_id)
         rows = self.index(split, [task_id]).support[0, :, 0]
         if isinstance(self._pictures, DiskRows):
@@ -205,10 +205,12 @@ class PooledTasks(TaskSource):
     def mapped(self, transform: Callable[[Tensor], Tensor]) -> PooledTasks:
         """The same tasks on ``transform`` of the features (of x, if there are none), row by row:
         [n, p] to [n, w]. It is applied once, to the class data. For a source that ``is_fixed``."""
-        data, scale = self._x, self._scale
+        data, scale, images = self._x, self._scale, self._pictures
+        assert isinstance(data, Tensor)
+        if data.dtype == torch.uint8 and pictures.is_image(data.shape[1:]):
+            images = data
         if self._features is not None:
             data, scale = self._features, None
-        assert isinstance(data, Tensor)
         rows = (block.flatten(1).to(self._dtype) for block in data.split(_BLOCK))
         found = torch.cat([transform(some if scale is None else some * scale) for some in rows])
         return PooledTasks(
@@ -222,7 +224,7 @@ class PooledTasks(TaskSource):
             device=found.device,
             dtype=self._dtype,
             sample_names=self._sample_names,
-            images=self._x if pictures.is_image(self._x.shape[1:]) else self._pictures,
+            images=images,
         )
 
     def __getstate__(self) -> dict[str, Any]:

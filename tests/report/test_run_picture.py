@@ -224,6 +224,29 @@ def test_images_of_real_numbers_are_stretched():
     assert (seen.min(), seen.max()) == (0, 255)
 
 
+def test_classes_of_turned_images_are_shown_turned():
+    from metaforge.image_options import Augment
+    from metaforge.pooled import PooledTasks
+    from metaforge.turned import turned_pools
+
+    x = torch.arange(4 * 64, dtype=torch.uint8).view(4, 1, 8, 8)
+    pool = Pool("all", tuple(np.array([2 * k, 2 * k + 1]) for k in range(2)), ("a", "b"))
+    augment = Augment(rotations="train")
+    source = PooledTasks(
+        x,
+        turned_pools({"train": [pool]}, 4, "train"),
+        TaskSizes(ways=5, shots=1, queries=1),
+        seed=0,
+        name="own",
+        augment=augment,
+        scale=1 / 255,
+        images=x,
+    )
+    turned = {torch.rot90(image[0], turn).numpy().tobytes() for image in x for turn in range(4)}
+    for task_id in range(4):
+        assert {one[0].tobytes() for one in source.pictures("train", task_id)} <= turned
+
+
 @pytest.mark.parametrize(
     ("shape", "image"),
     [
