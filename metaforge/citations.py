@@ -41,6 +41,23 @@ RUSU2019 = """@inproceedings{rusu2019meta,
   year = {2019}
 }"""
 
+VINYALS2016 = """@inproceedings{vinyals2016matching,
+  title = {Matching Networks for One Shot Learning},
+  author = {Vinyals, Oriol and Blundell, Charles and Lillicrap, Timothy and
+            Kavukcuoglu, Koray and Wierstra, Daan},
+  booktitle = {Advances in Neural Information Processing Systems},
+  volume = {29},
+  year = {2016}
+}"""
+
+REN2018 = """@inproceedings{ren2018meta,
+  title = {Meta-Learning for Semi-Supervised Few-Shot Classification},
+  author = {Ren, Mengye and Triantafillou, Eleni and Ravi, Sachin and Snell, Jake and
+            Swersky, Kevin and Tenenbaum, Joshua B. and Larochelle, Hugo and Zemel, Richard S.},
+  booktitle = {International Conference on Learning Representations},
+  year = {2018}
+}"""
+
 
 def entries(chosen: Iterable[Chosen]) -> list[str]:
     """The method's, and those of every component chosen, each once."""

@@ -121,7 +121,9 @@ class Component:
     yes, no, ``"module:attribute"`` of a torch-free callable ``(options) -> bool``, or None
     where only the loaded data can tell. ``facts``, of a dataset, is ``"module:attribute"`` of a
     torch-free callable ``(options, context) -> DataFacts`` (``metaforge.data_facts``): what a
-    mixture has to know of its sources before any is loaded.
+    mixture has to know of its sources before any is loaded. ``files``, of a dataset of published
+    files, is ``"module:attribute"`` of a torch-free callable ``(options, context) -> Placement``
+    (``metaforge.placement``): what ``metaforge data`` tells.
 
     What follows repeats attributes of the target, for commands that do not import it; None
     leaves the question to the run, which also refuses a target that says otherwise. ``tasks``:
@@ -140,6 +142,7 @@ class Component:
     check: str | None = None
     groups: bool | str | None = None
     facts: str | None = None
+    files: str | None = None
     tasks: tuple[str, ...] | None = None
     target_specific: bool | None = None
     learned: bool | None = None

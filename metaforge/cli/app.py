@@ -27,6 +27,10 @@ VERBS = {
     "compare": ("metaforge.cli.compare:command", "Compare runs, or the methods of a grid."),
     "report": ("metaforge.cli.report:command", "Print a run's results, and make its page."),
     "cite": ("metaforge.cli.cite:command", "Print BibTeX for what a recipe uses."),
+    "data": (
+        "metaforge.cli.data:command",
+        "Tell which published data are there, and fetch them.",
+    ),
     "pretrain": ("metaforge.cli.pretrain:command", "Train a backbone for features."),
     "plugins": ("metaforge.cli.plugins:command", "List, show and check plugins."),
     "new": ("metaforge.cli.new:command", "Make a plugin of your own, tested and ready to install."),

@@ -66,18 +66,13 @@ def check(name: str, options: tuple[str, ...]) -> None:
 
 def _given(texts: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     """Options by component; a key with dots is of a component within."""
-    from metaforge.recipe.overrides import parse_all
+    from metaforge.recipe.overrides import nested, parse_all
 
-    found: dict[str, dict[str, Any]] = {}
-    for override in parse_all(texts):
+    parsed = parse_all(texts)
+    for override in parsed:
         if len(override.path) < 2:
             raise PluginError(f"{override.label}: expected COMPONENT.KEY=VALUE")
-        component, *path, last = override.path
-        place = found.setdefault(component, {})
-        for key in path:
-            place = place.setdefault(key, {})
-        place[last] = override.value
-    return found
+    return nested(parsed)
 
 
 def _checked(component: str, laws: Sequence[Law]) -> int:

@@ -74,6 +74,18 @@ def parse(text: str) -> Override:
     return Override(path, read_value(value, label), label)
 
 
+def nested(overrides: Iterable[Override]) -> dict[str, Any]:
+    """Values by keys, those of a dotted key in mappings: the later ones win."""
+    found: dict[str, Any] = {}
+    for override in overrides:
+        *path, last = override.path
+        place = found
+        for key in path:
+            place = place.setdefault(key, {})
+        place[last] = override.value
+    return found
+
+
 def parse_all(texts: Iterable[str]) -> list[Override]:
     """Read overrides, and raise the problems of all at once."""
     parsed, problems = [], []

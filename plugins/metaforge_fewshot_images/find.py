@@ -1,0 +1,94 @@
+"""What is there of a data set, and what is wrong with it. Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from metaforge.components import Context
+from metaforge.data_facts import DataFacts
+from metaforge.errors import DataError
+from metaforge.sampling_checks import problems
+from metaforge_arrays import layout as arrays_layout
+from metaforge_fewshot_images import cifar, imagenet, omniglot
+from metaforge_fewshot_images.content import Content
+from metaforge_fewshot_images.features import as_arrays
+from metaforge_fewshot_images.known import KNOWN
+from metaforge_fewshot_images.options import BenchmarkOptions
+from metaforge_fewshot_images.pools import task_pools
+
+_FINDERS: dict[str, Callable[[Any, bool], Content | None]] = {
+    "omniglot": omniglot.find,
+    "cifar_fs": cifar.find,
+    "fc100": cifar.find,
+    "mini_imagenet": imagenet.find_mini,
+    "tiered_imagenet": imagenet.find_tiered,
+}
+
+
+def find(options: BenchmarkOptions, unpack: bool = True) -> Content:
+    """What is there. Raises ``DataError`` that says how to place the files, or what is wrong with
+    them: every line of it. Without ``unpack`` the inside of an archive is left to later."""
+    name = options.NAME
+    found = look(options, unpack)
+    if found is None:
+        raise DataError("\n".join(f"{name}: {line}" for line in how_to_place(options)))
+    lines = list(found.problems)
+    if found.lacks and options.whole:
+        lines.append(
+            f"{found.places[0]}: not the whole data set: {'; '.join(found.lacks)}; "
+            "place all of it, or set whole: false to take what is there"
+        )
+    if lines:
+        raise DataError("\n".join(f"{name}: {line}" for line in lines))
+    return found
+
+
+def look(options: BenchmarkOptions, unpack: bool = True) -> Content | None:
+    """What is there, whole or not, sound or not; None where nothing is."""
+    return _FINDERS[options.NAME](options, unpack)
+
+
+def how_to_place(options: BenchmarkOptions) -> list[str]:
+    """That nothing was found, and each layout that would be."""
+    where = options.path
+    first = f"{where} has none of its files" if where.exists() else f"{where}: no such folder"
+    known = KNOWN[options.NAME]
+    first += "; place there one of:"
+    return [first, *(f"  {layout}" for layout in known.layouts), f"({known.source})"]
+
+
+def check(options: BenchmarkOptions, context: Context) -> list[str]:
+    """Everything wrong with the files, as far as it shows without decoding images."""
+    if options.is_features:
+        try:
+            made = as_arrays(options)
+        except DataError as error:
+            return str(error).splitlines()
+        return arrays_layout.check(made, context)
+    try:
+        content = find(options, unpack=False)
+        return problems(task_pools(options, content), options.sizes())
+    except DataError as error:
+        return str(error).splitlines()
+
+
+def facts(options: BenchmarkOptions, context: Context) -> DataFacts:
+    """Shape and class names; the width of pixels, where there is no backbone. Raises ``DataError``
+    where the files cannot be used."""
+    if options.is_features:
+        return arrays_layout.facts(as_arrays(options), context)
+    content = find(options, unpack=False)
+    classes = {
+        split: frozenset(label for pool in pools for label in pool.class_names)
+        for split, pools in task_pools(options, content).items()
+    }
+    shape = content.form.shape
+    if options.backbone is None:
+        return DataFacts(width=shape[0] * shape[1] * shape[2], classes=classes, shape=shape)
+    return DataFacts(classes=classes, shape=shape if options.sees_images else None)
+
+
+def has_groups(options: BenchmarkOptions) -> bool:
+    """Whether tasks have groups: those that are drawn within one are of it."""
+    return options.within > 0
