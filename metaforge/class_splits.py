@@ -32,7 +32,7 @@ def split_of_class(
     if options.split_by == "group" and groups is not None:
         units = groups
     if options.shares is not None:
-        split = _divide(units, options.shares, options.split_seed)
+        split = divide(units, options.shares, options.split_seed)
     else:
         assert given is not None
         split = _given(options.split_values, given, classes)
@@ -41,7 +41,7 @@ def split_of_class(
             raise DataError("val_share is for a split without val, but this one has it")
         train = np.flatnonzero(split == SPLITS.index("train"))
         kept = 1 - options.val_share
-        split[train] = _divide(units[train], (kept, options.val_share, 0.0), options.split_seed)
+        split[train] = divide(units[train], (kept, options.val_share, 0.0), options.split_seed)
     for number, name in enumerate(SPLITS):
         if not (split == number).any():
             advice = "; val_share takes some of train's" if name == "val" else ""
@@ -51,7 +51,7 @@ def split_of_class(
     return split
 
 
-def _divide(units: np.ndarray, shares: Sequence[float], seed: int) -> np.ndarray:
+def divide(units: np.ndarray, shares: Sequence[float], seed: int) -> np.ndarray:
     """The split [C] of each class: the distinct units, in a seeded order, cut by the shares."""
     values, of_class = np.unique(units, return_inverse=True)
     order = bits(derive(seed, "arrays", "split"), values).argsort()

@@ -6,6 +6,7 @@ that both serve. ``meta`` is not read: it holds the class names, which are known
 
 from __future__ import annotations
 
+import gzip
 import os
 import tarfile
 import zlib
@@ -72,19 +73,28 @@ def from_archive(path: Path, name: str, unpack: bool) -> Content:
         return nothing(layout, (path,), [f"{path}: {problem}; get it again"])
     if not unpack:
         return _as_published(layout, (path,), name)
-    parts = []
     try:
-        with tarfile.open(path, "r:gz") as archive:
-            held = {Path(member.name).name: member for member in archive if member.isfile()}
-            for part in ROWS:
-                if part not in held:
-                    raise BadPickle(f"it holds {few(sorted(held))}, and no file {part!r}")
-                file = archive.extractfile(held[part])
-                assert file is not None
-                parts.append(_part(read_pickle(memoryview(file.read())), part))
+        held = _unpacked(path)
+        if absent := [part for part in ROWS if part not in held]:
+            raise BadPickle(f"it holds no file {', '.join(absent)}")
+        parts = [_part(read_pickle(memoryview(held[part])), part) for part in ROWS]
     except (BadPickle, *_BROKEN) as error:
         return nothing(layout, (path,), [f"{path}: {_told(error)}; {_EXPECTED}"])
     return _content(layout, (path,), name, parts)
+
+
+def _unpacked(path: Path) -> dict[str, bytes]:
+    """The two files, in one pass and to the end, where the archive's own sum is checked."""
+    held = {}
+    with gzip.open(path) as content:
+        with tarfile.open(fileobj=content, mode="r|") as archive:
+            for member in archive:
+                name = Path(member.name).name
+                if name in ROWS and (file := archive.extractfile(member)) is not None:
+                    held[name] = file.read()
+        while content.read(_RECORD << 10):
+            pass
+    return held
 
 
 def _cut_short(path: Path) -> str:

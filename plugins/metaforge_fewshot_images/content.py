@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from metaforge.class_labels import Classes
 from metaforge.components import Context
 from metaforge.errors import DataError
 from metaforge.image_files import ImageForm
@@ -56,11 +57,9 @@ class Content:
     def __len__(self) -> int:
         return len(self.of_row)
 
-    def members(self) -> list[np.ndarray]:
-        """The rows of each class, in order."""
-        order = np.argsort(self.of_row, kind="stable")
-        counts = np.bincount(self.of_row, minlength=len(self.class_names))
-        return np.split(order, np.cumsum(counts)[:-1])
+    @property
+    def classes(self) -> Classes:
+        return Classes(np.array(self.class_names), self.of_row)
 
     def counted(self) -> str:
         """``"100 classes (64 train, 16 val, 20 test), 60,000 images"``."""
@@ -81,7 +80,7 @@ class Counts:
     def lacking(self, found: Content) -> tuple[str, ...]:
         """What differs, a line each."""
         lines = []
-        rows = np.array([len(own) for own in found.members()])
+        rows = np.array([len(own) for own in found.classes.members()])
         for number, split in enumerate(SPLITS):
             mine = found.split == number
             pairs = [("classes", int(mine.sum()), self.classes.get(split))]

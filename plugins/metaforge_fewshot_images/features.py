@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from metaforge.errors import DataError
-from metaforge_arrays.classes import read_classes
+from metaforge.class_labels import read_classes
+from metaforge.errors import DataError, said_by
 from metaforge_arrays.files import Arrays
 from metaforge_arrays.options import ArraysOptions
 from metaforge_fewshot_images.cifar_names import CLASSES, SUPERCLASS_OF, split_of
@@ -38,7 +38,7 @@ def as_arrays(options: BenchmarkOptions) -> ArraysOptions:
 
 def _labels(options: BenchmarkOptions) -> np.ndarray:
     """The name of each class [C], in the order of the labels."""
-    try:
+    with said_by(options.NAME, instead_of="arrays"):
         arrays = Arrays(options.path)
         if missing := arrays.missing({"x": "X", "y": "y"}):
             raise DataError("\n".join(f"{line}; {_WANTED}" for line in missing))
@@ -46,9 +46,6 @@ def _labels(options: BenchmarkOptions) -> np.ndarray:
         names = classes.labels
         if "class_names" in arrays.names:
             names = classes.per_class("class_names", arrays.get("class_names", "class_names"))
-    except DataError as error:
-        told = str(error).removeprefix("arrays: ")
-        raise DataError(f"{options.NAME}: {told}") from None
     labels = np.array([str(name) for name in names])
     if strange := sorted(set(labels.tolist()) - set(CLASSES)):
         raise DataError(

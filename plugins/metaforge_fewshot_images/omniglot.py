@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from metaforge.class_splits import divide
 from metaforge.errors import DataError
 from metaforge.split_names import SPLITS
-from metaforge_arrays.splits import _divide as divide
 from metaforge_fewshot_images.content import Content, few, nothing
 from metaforge_fewshot_images.omniglot_bits import PACKED, from_packed
 from metaforge_fewshot_images.omniglot_files import SETS, Found, from_archives, from_folders
@@ -56,7 +56,7 @@ def _lacks(found: Found) -> list[str]:
     for part, (name, want) in enumerate(zip(SETS, _CHARACTERS, strict=True)):
         if (have := int((found.lake == part).sum())) != want:
             lines.append(f"{name} has {have:,} characters, Omniglot has {want:,}")
-    rows = [len(own) for own in found.content.members()]
+    rows = [len(own) for own in found.content.classes.members()]
     odd = [
         f"{label} {count}"
         for label, count in zip(found.content.class_names, rows, strict=True)

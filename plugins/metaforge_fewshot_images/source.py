@@ -49,7 +49,8 @@ def load(
         device=context.device,
         dtype=getattr(torch, context.dtype),
         augment=options.augment,
-        images=None if seen.x is images else images,
+        images=images,
+        sample_names=content.names or None,
     )
 
 

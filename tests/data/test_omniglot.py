@@ -212,7 +212,7 @@ def test_it_keeps_every_law(make, roots, layout, tmp_path):
     def source(seed):
         return make(roots[layout], Context(seed=seed, cache_dir=tmp_path / "cache"), within=0.5)
 
-    laws.check_task_source(source)
+    laws.check_task_source(source, tasks=100)
 
 
 def test_drawers_are_on_one_side(make, roots):
