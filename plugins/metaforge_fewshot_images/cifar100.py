@@ -24,6 +24,7 @@ from metaforge.pickles import read_pickle, read_pickle_file
 from metaforge.split_names import SPLITS
 from metaforge_fewshot_images.cifar_names import CLASSES, SUPERCLASS_OF, SUPERCLASSES, split_of
 from metaforge_fewshot_images.content import Content, few, identity_of, nothing, unread
+from metaforge_fewshot_images.split_pickles import numbers
 
 #: The archive's name, its folder, and its size in bytes as it is offered.
 ARCHIVE, FOLDER, SIZE = "cifar-100-python.tar.gz", "cifar-100-python", 169_001_437
@@ -145,10 +146,7 @@ def _part(found: Any, part: str) -> _Part:
 
 
 def _labels(found: Any, key: str, rows: int, count: int) -> np.ndarray:
-    values = found[key].value if type(found[key]) is Array else found[key]
-    labels = np.array(values) if isinstance(values, list | np.ndarray) else np.zeros(0)
-    if labels.shape != (rows,) or labels.dtype.kind not in "iu":
-        raise BadPickle(f"its {key} are no list of {rows:,} numbers")
+    labels = numbers(found[key], key, rows)
     if labels.min() < 0 or labels.max() >= count:
         raise BadPickle(
             f"its {key} run from {labels.min()} to {labels.max()}, not 0 to {count - 1}"

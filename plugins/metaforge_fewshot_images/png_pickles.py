@@ -128,7 +128,7 @@ def _labels(found: Any, split: str) -> _Labels:
     key = "label_specific" if "label_specific" in found else "labels"
     if key not in found:
         raise BadPickle(f"it holds {few(map(ascii, found)) or 'nothing'}, and no label_specific")
-    listed = numbers(found[key], key, _length(found[key]))
+    listed = numbers(found[key], key)
     values, of_row = np.unique(listed, return_inverse=True)
     names = _names(found.get("label_specific_str"), values, f"{split} class")
     if "label_general" not in found:
@@ -141,11 +141,6 @@ def _labels(found: Any, split: str) -> _Labels:
         raise BadPickle("images of one class are of several superclasses")
     group_names = _names(found.get("label_general_str"), group_values, f"{split} superclass")
     return _Labels(of_row, names, groups, group_names)
-
-
-def _length(entry: Any) -> int:
-    values = entry.value if type(entry) is Array else entry
-    return len(values) if isinstance(values, list | np.ndarray) else -1
 
 
 def _names(entry: Any, values: np.ndarray, otherwise: str) -> tuple[str, ...]:

@@ -113,14 +113,19 @@ def _images(entry: Any, key: str) -> np.ndarray:
     return images
 
 
-def numbers(entry: Any, key: str, rows: int) -> np.ndarray:
-    """The whole numbers [rows] of a list or an array. Raises ``BadPickle``."""
+def numbers(entry: Any, key: str, rows: int | None = None) -> np.ndarray:
+    """The whole numbers of a list or an array, of which there must be ``rows``. Raises
+    ``BadPickle``."""
     values = entry.value if type(entry) is Array else entry
+    if not isinstance(values, list | np.ndarray):
+        raise BadPickle(f"its {key} are no list")
     if isinstance(values, list) and not all(type(value) is int for value in values):
         raise BadPickle(f"its {key} are not whole numbers")
-    found = np.array(values) if isinstance(values, list | np.ndarray) else np.zeros(0)
-    if found.dtype.kind not in "iu" or found.ndim != 1 or len(found) != rows:
-        raise BadPickle(f"its {key} are not {rows:,} whole numbers, one for each image")
+    found = np.array(values)
+    if found.dtype.kind not in "iu" or found.ndim != 1:
+        raise BadPickle(f"its {key} are no list of whole numbers")
+    if rows is not None and len(found) != rows:
+        raise BadPickle(f"its {key} are {len(found):,} numbers, for {rows:,} images")
     return found.astype(np.int64)
 
 
@@ -141,9 +146,7 @@ def _from_dict(entry: Any, rows: int) -> tuple[np.ndarray, tuple[str, ...]]:
 
 
 def _rows(listed: Any, name: str, rows: int) -> np.ndarray:
-    values = listed.value if type(listed) is Array else listed
-    count = len(values) if isinstance(values, list | np.ndarray) else -1
-    own = numbers(listed, f"rows of class {name!a}", count)
+    own = numbers(listed, f"rows of class {name!a}")
     if not len(own) or own.min() < 0 or own.max() >= rows:
         raise BadPickle(f"class {name!a} has rows that are not among the {rows:,} images")
     return own

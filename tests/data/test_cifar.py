@@ -150,7 +150,7 @@ DAMAGED = {
         {"data": np.zeros((40_000, 3), np.uint8)},
         "images [40,000, 3], CIFAR-100's own [50,000, 3,072]",
     ),
-    "CIFAR-10": ({"fine_labels": None}, "its fine_labels are no list of 50,000 numbers"),
+    "CIFAR-10": ({"fine_labels": None}, "its fine_labels are no list"),
     "a label too high": (
         {"fine_labels": [100, *PART["fine_labels"][1:]]},
         "run from 0 to 100, not 0 to 99",
