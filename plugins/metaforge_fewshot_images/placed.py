@@ -24,12 +24,8 @@ def placement(options: BenchmarkOptions, context: Context) -> Placement:
         source=known.source,
         licence=known.licence,
         download=partial(_fetch, known.download),
-        whole_in=lambda folder: placement(_in(options, folder), context),
+        whole_in=lambda folder: placement(options.model_copy(update={"path": folder}), context),
     )
-
-
-def _in(options: BenchmarkOptions, folder: Path) -> BenchmarkOptions:
-    return type(options)(path=folder)
 
 
 def _fetch(target: str, folder: Path) -> None:

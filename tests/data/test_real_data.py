@@ -154,3 +154,63 @@ def test_omniglot_turned_has_the_classes_that_the_field_counts(tmp_path):
     held = make(OMNIGLOT, sample_group="drawer", augment={"rotations": "all"})
     laws.assert_same(source.batch("test", range(50)), held.batch("test", range(50)), "disk")
     assert source.shape.input_shape == (1, 28, 28)
+
+
+# -- the same files as the data sets that they are of ------------------------------------------------
+
+
+def published(name, **options):
+    return metaforge.create("dataset", name, **options)
+
+
+FEATURES = {"path": CIFAR["path"], "normalize": "l2"}
+
+
+@pytest.mark.parametrize(
+    ("options", "shots", "percent"),
+    [
+        ({"split": "vinyals"}, 1, 41.6),
+        ({"split": "vinyals"}, 5, 68.9),
+        ({"split": "vinyals", "within": 1}, 1, 35.6),
+        ({"split": "vinyals", "within": 1}, 5, 56.0),
+    ],
+)
+def test_omniglot_nearest_class_mean(options, shots, percent):
+    source = published("omniglot", shots=shots, **options)
+    assert abs(nearest_mean(source, 500) - percent) < 1.6
+
+
+@pytest.mark.parametrize(("shots", "percent"), [(1, 49.8), (5, 65.7)])
+def test_cifar_fs_nearest_class_mean_of_features(shots, percent):
+    assert abs(nearest_mean(published("cifar_fs", shots=shots, **FEATURES)) - percent) < 1.2
+
+
+def test_omniglot_is_whole_and_has_the_file_s_own_splits():
+    file = arrays("omniglot28_bits.npz")
+    for option, column, of_split in (
+        ("vinyals", "class_vinyals_split", {"train": 0, "val": 1, "test": 2}),
+        ("lake", "class_lake_set", {"train": 0, "val": 0, "test": 1}),
+    ):
+        source = published("omniglot", split=option)
+        assert source.name == "omniglot"
+        for split, (pool,) in source.sampler.pools.items():
+            expected = set(file["class_names"][file[column] == of_split[split]])
+            assert set(pool.class_names) <= expected
+            assert option == "lake" or set(pool.class_names) == expected
+
+
+def test_cifar_fs_has_the_file_s_own_split_and_superclasses():
+    """The table of names against an independent one."""
+    file = arrays("cifarfs_resnet20_embeddings.npz")
+    source = published("cifar_fs", **FEATURES)
+    for number, (pool,) in enumerate(source.sampler.pools.values()):
+        assert set(pool.class_names) == set(file["class_names"][file["cifarfs_split"] == number])
+        told = dict(zip(pool.class_names, pool.class_groups, strict=True))
+        own = dict(zip(file["class_names"], file["class_superclass"], strict=True))
+        for name, group in told.items():
+            assert pool.class_group_names[group] == file["superclass_names"][own[name]]
+
+
+def test_cifar_fs_gives_the_tasks_that_arrays_gives():
+    ours, plain = published("cifar_fs", **FEATURES), make(CIFAR, normalize="l2")
+    laws.assert_same(ours.batch("test", range(50)), plain.batch("test", range(50)), "the same")

@@ -27,7 +27,10 @@ from metaforge.testing.conformance import SHAPES
 
 #: Plugins whose data sets need files, or draw all of the glyphs: their laws are in tests/data and
 #: tests/glyphs.
-_OF_FILES = {"arrays", "glyphs", "image_folder", "leo_embeddings", "mixture", "table", "torch"}
+_OF_FILES = {
+    *("arrays", "fewshot_images", "glyphs", "image_folder", "leo_embeddings", "mixture", "table"),
+    "torch",
+}
 _OPTIONAL = {"learn2learn": LEARN2LEARN.missing, "unrolled": HIGHER.missing}
 PLUGINS = [p.name for p in host().plugins if p.distribution == "metaforge"]
 VECTORS = SHAPES["classification"][0]
