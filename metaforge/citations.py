@@ -58,6 +58,13 @@ REN2018 = """@inproceedings{ren2018meta,
   year = {2018}
 }"""
 
+LEE2019 = """@inproceedings{lee2019meta,
+  title = {Meta-Learning with Differentiable Convex Optimization},
+  author = {Lee, Kwonjoon and Maji, Subhransu and Ravichandran, Avinash and Soatto, Stefano},
+  booktitle = {IEEE Conference on Computer Vision and Pattern Recognition},
+  year = {2019}
+}"""
+
 
 def entries(chosen: Iterable[Chosen]) -> list[str]:
     """The method's, and those of every component chosen, each once."""

@@ -127,6 +127,26 @@ def random_inputs(module: nn.Module, shape: TaskShape, n: int) -> Tensor:
     return x.to(like.device, like.dtype)
 
 
+@torch.no_grad()
+def without_head(module: nn.Module, x: Tensor) -> nn.Module | None:
+    """A copy whose last layer, the affine one that gives the outputs for inputs x, passes on what
+    it sees; None where a module does not end in one."""
+    layers = [(n, one) for n, one in module.named_modules() if isinstance(one, nn.Linear)]
+    name, last = layers[-1] if layers else ("", None)
+    if last is None or not name:
+        return None
+    seen: list[Tensor] = []
+    hook = last.register_forward_hook(lambda _, __, output: seen.append(output))
+    outputs = module(x)
+    hook.remove()
+    if not seen or not torch.equal(seen[-1], outputs):
+        return None
+    body = copy.deepcopy(module)
+    parent, _, own = name.rpartition(".")
+    setattr(body.get_submodule(parent), own, nn.Identity())
+    return body
+
+
 def unreached(module: nn.Module, outputs: Tensor) -> frozenset[str]:
     """The module's parameters that require gradients and that ``outputs`` does not depend on."""
     learned = {name: p for name, p in module.named_parameters() if p.requires_grad}

@@ -36,6 +36,11 @@ TENSORBOARD = OptionalPackage(
 )
 MLFLOW = OptionalPackage("mlflow", "tracker mlflow", "pip install 'metaforge[mlflow]'")
 PYARROW = OptionalPackage("pyarrow", "Parquet files", "pip install 'metaforge[parquet]'")
+TIMM = OptionalPackage("timm", "backbone timm", "pip install 'metaforge[timm]'")
+TORCHVISION = OptionalPackage(
+    "torchvision", "backbone torchvision", "pip install 'metaforge[torchvision]'"
+)
 #: Those that results depend on, those that only read files, and those that only watch.
-COMPUTING, READING, WATCHING = (LEARN2LEARN, HIGHER), (PYARROW,), (TENSORBOARD, MLFLOW)
+COMPUTING, READING = (LEARN2LEARN, HIGHER, TIMM, TORCHVISION), (PYARROW,)
+WATCHING = (TENSORBOARD, MLFLOW)
 OPTIONAL = (*COMPUTING, *READING, *WATCHING)

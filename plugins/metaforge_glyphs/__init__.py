@@ -35,6 +35,6 @@ def metaforge_backbones() -> Sequence[Component]:
             target="metaforge_glyphs.backbone:GlyphConv",
             options="metaforge_glyphs.options:GlyphConvOptions",
             summary="a small convolutional network, pre-trained on glyphs' training scripts",
-            check="metaforge_glyphs.options:missing_weights",
+            check="metaforge.weights:missing_weights",
         )
     ]

@@ -2,62 +2,50 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from metaforge.components import Context
-from metaforge.contracts import Backbone
-from metaforge.errors import DataError
-from metaforge.records import load_tensors, save_tensors
+from metaforge.image_files import ImageForm
+from metaforge.network_backbone import NetworkBackbone
+from metaforge.polarity import ink_is_one
 from metaforge.seeding import generator
 from metaforge_glyphs.options import SIZE, GlyphConvOptions
 
 SHIPPED = Path(__file__).with_name("glyph_conv.safetensors")
 
 
-class GlyphConv(Backbone):
-    """phi: ``[n, 1, 28, 28]`` (or ``[n, 28, 28]``) in [0, 1] to ``[n, width]``, not normalised.
+class GlyphConv(NetworkBackbone):
+    """phi: ``[n, 1, 28, 28]`` (or ``[n, 28, 28]``) in [0, 1], ink 1, to ``[n, width]``, not
+    normalised.
 
-    ``network`` is the module itself, for ``metaforge.pretraining``; ``features`` uses it in
-    evaluation mode, so that a feature depends on its own image alone. Raises ``DataError``
-    for weights of other shapes.
+    By ``invert: auto`` an image whose border is bright, as of dark ink on white paper, is
+    inverted: each image by its own border. Raises ``DataError`` for weights of other shapes.
     """
+
+    options: GlyphConvOptions
+    images = ImageForm(1, SIZE, SIZE)
 
     def __init__(self, options: GlyphConvOptions, context: Context):
         super().__init__(options, context)
         self.width = options.width
+        # Letters as they are drawn have a dark border, which auto leaves as it is.
+        self.made_by = "" if options.invert == "auto" else f"invert {options.invert}"
         self.network = _network(options.channels, options.width)
         _draw(self.network, generator(context.seed, "glyph_conv"))
         if options.weights != "none":
             path = SHIPPED if options.weights == "shipped" else Path(options.weights)
-            _load(self.network, path)
+            self._load(path, "glyph_conv", "set channels and width as in its pre-training")
         self.network.to(context.device)
         # Two to three times as fast on a CPU as the default layout; torch's stubs lack it.
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
-    @property
-    def fingerprint(self) -> str:  # type: ignore[override]
-        """Hex digest of the weights, whatever they came from."""
-        digest = hashlib.blake2b(digest_size=16)
-        for name, value in self.network.state_dict().items():
-            digest.update(f"{name} {tuple(value.shape)} ".encode())
-            digest.update(value.cpu().contiguous().numpy().tobytes())
-        return digest.hexdigest()
-
-    @torch.no_grad()
-    def features(self, images: Tensor) -> Tensor:
-        self.network.eval()
-        return self.network(images.view(-1, 1, SIZE, SIZE))
-
-    def save(self, path: Path, metadata: Any = None) -> None:
-        """Write the weights as safetensors, for the option ``weights``."""
-        save_tensors(path, self.network.state_dict(), metadata)
+    def prepare(self, images: Tensor) -> Tensor:
+        return ink_is_one(images.view(-1, 1, SIZE, SIZE), self.options.invert)
 
 
 def _network(channels: tuple[int, int, int], width: int) -> nn.Sequential:
@@ -91,19 +79,3 @@ def _draw(network: nn.Module, source: torch.Generator) -> None:
             bound = 1 / math.sqrt(layer.weight[0].numel())
             for parameter in layer.parameters():
                 parameter.uniform_(-bound, bound, generator=source)
-
-
-def _load(network: nn.Module, path: Path) -> None:
-    if not path.is_file():
-        raise DataError(f"glyph_conv: {path} is missing; `metaforge pretrain` makes weights")
-    given, _ = load_tensors(path)
-    expected = network.state_dict()
-    shapes = {name: tuple(value.shape) for name, value in given.items()}
-    wanted = {name: tuple(value.shape) for name, value in expected.items()}
-    if shapes != wanted:
-        name = next(key for key in {**wanted, **shapes} if shapes.get(key) != wanted.get(key))
-        raise DataError(
-            f"glyph_conv: {path}: {name} is {shapes.get(name, 'missing')}, expected "
-            f"{wanted.get(name, 'nothing')}; set channels and width as in its pre-training"
-        )
-    network.load_state_dict(given)

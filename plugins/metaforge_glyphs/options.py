@@ -5,7 +5,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from metaforge.components import Context
 from metaforge.image_options import FeatureOptions
 from metaforge.options import Choice, Options, choice
 from metaforge.task_options import Count, TaskOptions
@@ -106,11 +105,8 @@ class GlyphConvOptions(Options):
         (16, 32, 64), description="channels of the blocks"
     )
     width: PositiveInt = Field(64, description="number of features")
-
-
-def missing_weights(options: GlyphConvOptions, context: Context) -> list[str]:
-    """A weights file that is not there."""
-    path = options.weights
-    if isinstance(path, Path) and not path.is_file():
-        return [f"weights: {path} is no file; `metaforge pretrain` makes one"]
-    return []
+    invert: Literal["auto"] | bool = Field(
+        "auto",
+        description="whether dark and bright are exchanged, as glyphs are ink 1 on ground 0; auto: "
+        "of each image whose outermost pixels are bright, above 1/2 in the mean",
+    )

@@ -5,7 +5,6 @@ Symbols: B tasks, n samples, p features, o outputs.
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 
 import torch
@@ -154,21 +153,10 @@ class NetworkMap(FeatureMap):
     def _without_head(self, module: nn.Module, shape: TaskShape) -> nn.Module:
         """A copy whose last layer, which must be the affine one that gives the outputs, passes
         on what it sees."""
-        layers = [(n, one) for n, one in module.named_modules() if isinstance(one, nn.Linear)]
-        name, last = layers[-1] if layers else ("", None)
-        seen: list[Tensor] = []
-        if last is not None and name:
-            x = modules.random_inputs(module, shape, 2)
-            hook = last.register_forward_hook(lambda _, __, output: seen.append(output))
-            with torch.no_grad():
-                outputs = module(x)
-            hook.remove()
-        if not seen or not torch.equal(seen[-1], outputs):
+        body = modules.without_head(module, modules.random_inputs(module, shape, 2))
+        if body is None:
             raise PluginError(
                 f"{self.who}: {type(module).__name__} does not end in an affine layer, which the "
                 "closed form is to replace: take conv4, resnet12 or mlp, or a module that does"
             )
-        body = copy.deepcopy(module)
-        parent, _, own = name.rpartition(".")
-        setattr(body.get_submodule(parent), own, nn.Identity())
         return body

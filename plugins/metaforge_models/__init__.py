@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from metaforge.citations import LEE2019, VINYALS2016
 from metaforge.components import Component
 from metaforge.hookspecs import hookimpl
 
@@ -12,21 +13,6 @@ _GROUP_NORM = """@inproceedings{wu2018group,
   author = {Wu, Yuxin and He, Kaiming},
   booktitle = {European Conference on Computer Vision},
   year = {2018}
-}"""
-
-_CONV4 = """@inproceedings{vinyals2016matching,
-  title = {Matching Networks for One Shot Learning},
-  author = {Vinyals, Oriol and Blundell, Charles and Lillicrap, Timothy and Kavukcuoglu, Koray
-            and Wierstra, Daan},
-  booktitle = {Advances in Neural Information Processing Systems},
-  year = {2016}
-}"""
-
-_RESNET12 = """@inproceedings{lee2019meta,
-  title = {Meta-Learning with Differentiable Convex Optimization},
-  author = {Lee, Kwonjoon and Maji, Subhransu and Ravichandran, Avinash and Soatto, Stefano},
-  booktitle = {IEEE Conference on Computer Vision and Pattern Recognition},
-  year = {2019}
 }"""
 
 
@@ -53,7 +39,7 @@ def metaforge_models() -> Sequence[Component]:
             target="metaforge_models.conv:Conv4",
             options="metaforge_models.options:Conv4Options",
             summary="four blocks of convolution, normaliser, relu and pooling, and a linear head",
-            cites=(_CONV4, _GROUP_NORM),
+            cites=(VINYALS2016, _GROUP_NORM),
         ),
         Component(
             kind="model",
@@ -61,6 +47,6 @@ def metaforge_models() -> Sequence[Component]:
             target="metaforge_models.conv:ResNet12",
             options="metaforge_models.options:ResNet12Options",
             summary="residual blocks of three convolutions, mean pooling and a linear head",
-            cites=(_RESNET12, _GROUP_NORM),
+            cites=(LEE2019, _GROUP_NORM),
         ),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from itertools import pairwise
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,9 @@ from metaforge.errors import DataError
 from metaforge.tasks import TaskShape
 from metaforge_models.initial import fresh
 from metaforge_models.options import Conv4Options, ConvolutionalOptions, ResNet12Options
+
+#: ``running``: batch norm that keeps running statistics, for networks that are trained once.
+Norm = Literal["layer", "batch", "running"]
 
 
 class _Convolutional(Model):
@@ -50,13 +54,7 @@ class Conv4(_Convolutional):
         norm, filters = self.options.norm, self.options.filters
 
         def make() -> nn.Module:
-            layers: OrderedDict[str, nn.Module] = OrderedDict()
-            for i, inputs in enumerate((channels, filters, filters, filters)):
-                layers[f"conv{i}"] = _convolution(inputs, filters, norm)
-                layers[f"norm{i}"] = _normaliser(filters, norm)
-                layers[f"relu{i}"] = nn.ReLU()
-                layers[f"pool{i}"] = nn.MaxPool2d(2)
-            layers["flatten"] = nn.Flatten()
+            layers = conv4_body(channels, filters, norm)
             layers["output"] = nn.Linear(filters * (height // 16) * (width // 16), shape.outputs)
             return nn.Sequential(layers)
 
@@ -79,21 +77,42 @@ class ResNet12(_Convolutional):
         channels, _, _ = self._image(shape)
 
         def make() -> nn.Module:
-            layers: OrderedDict[str, nn.Module] = OrderedDict()
-            for i, (inputs, outputs) in enumerate(pairwise((channels, *widths))):
-                layers[f"block{i}"] = _ResidualBlock(inputs, outputs, norm)
-            layers["mean"] = nn.AdaptiveAvgPool2d(1)
-            layers["flatten"] = nn.Flatten()
+            layers = resnet12_body(channels, widths, norm)
             layers["output"] = nn.Linear(widths[-1], shape.outputs)
             return nn.Sequential(layers)
 
         return fresh(make, generator)
 
 
+def conv4_body(channels: int, filters: int, norm: Norm) -> OrderedDict[str, nn.Module]:
+    """``conv4`` up to its head: [n, channels, height, width] to
+    [n, filters (height // 16) (width // 16)]."""
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    for i, inputs in enumerate((channels, filters, filters, filters)):
+        layers[f"conv{i}"] = _convolution(inputs, filters, norm)
+        layers[f"norm{i}"] = _normaliser(filters, norm)
+        layers[f"relu{i}"] = nn.ReLU()
+        layers[f"pool{i}"] = nn.MaxPool2d(2)
+    layers["flatten"] = nn.Flatten()
+    return layers
+
+
+def resnet12_body(
+    channels: int, widths: tuple[int, ...], norm: Norm
+) -> OrderedDict[str, nn.Module]:
+    """``resnet12`` up to its head: [n, channels, height, width] to [n, widths[-1]]."""
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    for i, (inputs, outputs) in enumerate(pairwise((channels, *widths))):
+        layers[f"block{i}"] = _ResidualBlock(inputs, outputs, norm)
+    layers["mean"] = nn.AdaptiveAvgPool2d(1)
+    layers["flatten"] = nn.Flatten()
+    return layers
+
+
 class _ResidualBlock(nn.Module):
     """``[n, inputs, height, width] -> [n, outputs, height // 2, width // 2]``."""
 
-    def __init__(self, inputs: int, outputs: int, norm: str):
+    def __init__(self, inputs: int, outputs: int, norm: Norm):
         super().__init__()
         self.convs = nn.ModuleList(
             _convolution(width, outputs, norm) for width in (inputs, outputs, outputs)
@@ -112,12 +131,12 @@ class _ResidualBlock(nn.Module):
         return F.max_pool2d(F.leaky_relu(out, 0.1), 2)
 
 
-def _convolution(inputs: int, outputs: int, norm: str) -> nn.Conv2d:
+def _convolution(inputs: int, outputs: int, norm: Norm) -> nn.Conv2d:
     """3x3, same size. Batch norm takes away any shift of a channel, so a bias would be dead."""
-    return nn.Conv2d(inputs, outputs, 3, padding=1, bias=norm != "batch")
+    return nn.Conv2d(inputs, outputs, 3, padding=1, bias=norm == "layer")
 
 
-def _normaliser(channels: int, norm: str) -> nn.Module:
-    if norm == "batch":
-        return nn.BatchNorm2d(channels, track_running_stats=False)
-    return nn.GroupNorm(1, channels)
+def _normaliser(channels: int, norm: Norm) -> nn.Module:
+    if norm == "layer":
+        return nn.GroupNorm(1, channels)
+    return nn.BatchNorm2d(channels, track_running_stats=norm == "running")

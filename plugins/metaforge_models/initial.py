@@ -13,7 +13,8 @@ def fresh(make: Callable[[], nn.Module], generator: torch.Generator) -> nn.Modul
     """``make()`` with its layers drawn from the generator, global random state untouched.
 
     Affine and convolution layers: weight and bias uniform in +-1/sqrt(fan in), PyTorch's
-    own default. Normalisers: scale 1, shift 0. On the CPU, float32.
+    own default. Normalisers: scale 1, shift 0, running mean 0 and variance 1. On the CPU,
+    float32.
 
     Raises ``TypeError`` for a layer that it does not know how to draw.
     """
@@ -33,7 +34,6 @@ def _draw(layer: nn.Module, generator: torch.Generator) -> None:
         for parameter in own.values():
             parameter.uniform_(-bound, bound, generator=generator)
     elif isinstance(layer, nn.GroupNorm | nn.BatchNorm2d):
-        layer.weight.fill_(1)
-        layer.bias.fill_(0)
+        layer.reset_parameters()  # of batch norm the running statistics as well
     elif own:
         raise TypeError(f"no initialisation known for {type(layer).__name__}")

@@ -14,10 +14,11 @@ from metaforge.components import Context
 from metaforge.errors import DataError, RecipeError
 from metaforge.pretrain_recipe import load
 from metaforge.pretraining import LabelledImages, nearest_class_mean
+from metaforge.weights import missing_weights
 from metaforge_glyphs.backbone import SHIPPED
 from metaforge_glyphs.catalogue import catalogue
 from metaforge_glyphs.images import draw
-from metaforge_glyphs.options import GlyphConvOptions, GlyphsOptions, missing_weights
+from metaforge_glyphs.options import GlyphConvOptions, GlyphsOptions
 from metaforge_glyphs.plan import KINDS
 from metaforge_glyphs.source import labelled
 
