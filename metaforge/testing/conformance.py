@@ -52,7 +52,7 @@ SHAPES: dict[TaskKind, tuple[TaskShape, ...]] = {
         TaskShape("regression", (1, 16, 16), 2, shots=4, queries=4),
     ),
 }
-#: Images that a backbone is tried on, the first that it takes.
+#: Images that a backbone is tried on that does not say which it wants, the first that it takes.
 _IMAGES = ((1, 28, 28), (3, 32, 32), (3, 84, 84), (3, 224, 224), (16,))
 _DATASET_TASKS = 200
 
@@ -243,6 +243,9 @@ def _shape(component: Component, given: Mapping[str, Any], kind: TaskKind) -> Ta
 
 
 def _taken(backbone: Any) -> tuple[int, ...]:
+    """The shape of images that a backbone wants, or else the first that it takes."""
+    if backbone.images is not None:
+        return tuple(backbone.images.shape)
     reasons = []
     for shape in _IMAGES:
         try:

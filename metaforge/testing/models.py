@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -75,16 +76,25 @@ def check_gradients(model: Model, shape: TaskShape) -> None:
 
 
 def backbone_laws(make: Callable[[], Backbone], shape: tuple[int, ...]) -> list[Law]:
-    """Every law of a backbone; ``shape`` is that of an image."""
-    return [
+    """Every law of a backbone; ``shape`` is that of an image. The laws of weights and of the
+    network are of one that shows its ``network`` (``metaforge.pretraining``)."""
+    laws = [
         Law("features", lambda: check_backbone_features(make(), shape)),
+        Law("one by one", lambda: check_one_by_one(make(), shape)),
         Law("fingerprint", lambda: check_fingerprint(make)),
         Law("picklable", lambda: check_backbone_pickles(make(), shape)),
     ]
+    if isinstance(getattr(make(), "network", None), nn.Module):
+        laws += [
+            Law("weights", lambda: check_weights_named(make())),
+            Law("evaluation", lambda: check_evaluation(make(), shape)),
+            Law("network", lambda: check_network(make(), shape)),
+        ]
+    return laws
 
 
 def check_backbone_features(backbone: Backbone, shape: tuple[int, ...]) -> None:
-    """[n, width], finite, without a graph, an image's own whatever images are asked with it."""
+    """[n, width], finite, without a graph; images are left as they are."""
     images = _images(shape)
     before = images.clone()
     found = backbone.features(images)
@@ -95,8 +105,46 @@ def check_backbone_features(backbone: Backbone, shape: tuple[int, ...]) -> None:
     assert torch.isfinite(found).all(), "features: finite"
     assert not found.requires_grad, "features: no graph is kept"
     assert torch.equal(images, before), "features: images are left as they are"
+
+
+def check_one_by_one(backbone: Backbone, shape: tuple[int, ...]) -> None:
+    """An image's features are its own, whatever images are asked with it."""
+    images = _images(shape)
+    together = backbone.features(images)
     alone = torch.cat([backbone.features(image[None]) for image in images])
-    assert _near(alone, found, 1e-4), "features: an image's are its own"
+    assert _near(alone, together, 1e-4), "one by one: an image's features are its own"
+    turned = backbone.features(images.flip(0)).flip(0)
+    assert _near(turned, together, 1e-4), "one by one: an image's features have no place"
+
+
+@torch.no_grad()
+def check_weights_named(backbone: Any) -> None:
+    """Another number in any tensor of the network, running statistics too, another fingerprint."""
+    before = backbone.fingerprint
+    for name, value in backbone.network.state_dict().items():
+        kept = value.clone()
+        value.add_(1)  # shares memory with the network
+        after = backbone.fingerprint
+        value.copy_(kept)
+        assert after != before, f"weights: other numbers in {name}, the same fingerprint"
+    assert backbone.fingerprint == before, "weights: the same weights, the same fingerprint"
+
+
+def check_evaluation(backbone: Any, shape: tuple[int, ...]) -> None:
+    """Features are those of the evaluation mode, whatever mode the network was left in."""
+    images = _images(shape)
+    backbone.network.eval()
+    before = backbone.features(images)
+    backbone.network.train()
+    assert torch.equal(backbone.features(images), before), "evaluation: the mode does not matter"
+
+
+@torch.no_grad()
+def check_network(backbone: Any, shape: tuple[int, ...]) -> None:
+    """What is trained is what gives the features: network(prepare(x)) in evaluation mode."""
+    images = _images(shape)
+    found = backbone.network.eval()(backbone.prepare(images))
+    assert _near(found, backbone.features(images), 1e-4), "network: it gives the features"
 
 
 def check_fingerprint(make: Callable[[], Backbone]) -> None:

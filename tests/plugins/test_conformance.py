@@ -19,6 +19,8 @@ from metaforge import registry
 from metaforge.cli import show
 from metaforge.contracts import Backbone, Model, TaskWeighting
 from metaforge.errors import PluginError, RecipeError
+from metaforge.image_files import ImageForm
+from metaforge.network_backbone import NetworkBackbone
 from metaforge.optional import HIGHER, LEARN2LEARN
 from metaforge.plugins import host
 from metaforge.tasks import TaskShape
@@ -26,10 +28,17 @@ from metaforge.testing import conformance, models
 from metaforge.testing.conformance import SHAPES
 
 #: Plugins whose data sets need files, or draw all of the glyphs: their laws are in tests/data and
-#: tests/glyphs.
+#: tests/glyphs. Those of ``pretrained`` are in test_pretrained.
 _OF_FILES = {
     *("arrays", "fewshot_images", "glyphs", "image_folder", "leo_embeddings", "mixture", "table"),
-    "torch",
+    *("pretrained", "torch"),
+}
+#: Options without which a component cannot be made; small networks.
+_NEEDED = {
+    "backbones": {
+        "conv4": {"weights": "none", "size": 16, "filters": 4},
+        "resnet12": {"weights": "none", "size": 16, "widths": [4, 8]},
+    }
 }
 _OPTIONAL = {"learn2learn": LEARN2LEARN.missing, "unrolled": HIGHER.missing}
 PLUGINS = [p.name for p in host().plugins if p.distribution == "metaforge"]
@@ -82,7 +91,7 @@ def test_built_in_plugins_conform(name, monkeypatch):
     if missing := _OPTIONAL.get(name, ""):
         pytest.skip(missing)
     monkeypatch.setattr(conformance, "_DATASET_TASKS", 50)
-    found = conformance.laws_of_plugin(name)
+    found = conformance.laws_of_plugin(name, _NEEDED.get(name))
     assert found
     for key, laws in found.items():
         assert len({law.name for law in laws}) == len(laws) > 2, key
@@ -366,6 +375,11 @@ class Standardizes(Pools):
         return super().features(images - images.mean(0))
 
 
+class Numbers(Pools):
+    def features(self, images):
+        return super().features(images) + torch.arange(len(images))[:, None]
+
+
 class NoName(Pools):
     fingerprint = ""
 
@@ -381,7 +395,8 @@ class OfALambda(Pools):
     [
         (OneNumber, "features", r"\[n, width\] = \[4, 1\]"),
         (KeepsAGraph, "features", "no graph"),
-        (Standardizes, "features", "its own"),
+        (Standardizes, "one by one", "its own"),
+        (Numbers, "one by one", "its own"),
         (NoName, "fingerprint", "not empty"),
         (OfALambda, "picklable", "picklable"),
     ],
@@ -395,9 +410,68 @@ def test_backbone_laws_reject_what_breaks_them(broken, law, words):
         check()
 
 
+class Net(NetworkBackbone):
+    """A normalised affine map of 4 x 4 pixels."""
+
+    width, images = 3, ImageForm(1, 4, 4)
+
+    def __init__(self):
+        super().__init__()
+        self.network = nn.Sequential(nn.BatchNorm2d(1), nn.Flatten(), nn.Linear(16, 3))
+        random = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for value in self.network.parameters():
+                value.uniform_(-1, 1, generator=random)
+
+
+class NamesOneTensor(Net):
+    @property
+    def fingerprint(self):
+        return str(self.network[2].weight.sum().item())
+
+
+class ForgetsStatistics(Net):
+    @property
+    def fingerprint(self):
+        return str([value.tolist() for value in self.network.parameters()])
+
+
+class StaysInItsMode(Net):
+    @torch.no_grad()
+    def features(self, images):
+        return self.network(images)
+
+
+class TrainsAnother(Net):
+    def prepare(self, images):
+        return 1 - images
+
+    @torch.no_grad()
+    def features(self, images):
+        return self.network.eval()(images)
+
+
+@pytest.mark.parametrize(
+    ("broken", "law", "words"),
+    [
+        (NamesOneTensor, "weights", "other numbers in 0.weight, the same"),
+        (ForgetsStatistics, "weights", "other numbers in 0.running_mean"),
+        (StaysInItsMode, "evaluation", "mode does not matter"),
+        (TrainsAnother, "network", "it gives the features"),
+    ],
+)
+def test_laws_of_networks_reject_what_breaks_them(broken, law, words):
+    for each in models.backbone_laws(Net, (1, 4, 4)):
+        each.check()
+    (check,) = [one.check for one in models.backbone_laws(broken, (1, 4, 4)) if one.name == law]
+    with pytest.raises(AssertionError, match=words):
+        check()
+
+
 def test_a_backbone_is_tried_on_the_images_that_it_takes():
     made = registry.create("backbone", "glyph_conv")
-    assert len(conformance._taken(made)) == 3
+    assert conformance._taken(made) == (1, 28, 28)
+    assert conformance._taken(Pools()) == (1, 28, 28)
     with pytest.raises(PluginError, match="none of the images tried"):
         conformance._taken(Picky())
 
