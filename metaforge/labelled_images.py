@@ -23,6 +23,7 @@ class LabelledImages:
     rows           [n] long: which of ``images`` they are; None for all, in order
     names          name of a label -> what its numbers mean, where that is known
     sample_groups  [n] long: images of one number are never on both sides of a task; or None
+    sample_names   of each of ``images``, such as the path of its file; or None
     """
 
     images: Tensor | DiskRows
@@ -31,6 +32,7 @@ class LabelledImages:
     rows: Tensor | None = None
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
     sample_groups: Tensor | None = None
+    sample_names: Sequence[str] | None = None
 
     def __len__(self) -> int:
         return len(self.images if self.rows is None else self.rows)
@@ -70,7 +72,10 @@ class LabelledSource(Protocol):
 
 
 def of_pools(
-    images: Tensor | DiskRows, pools: Sequence[Pool], scale: float | None
+    images: Tensor | DiskRows,
+    pools: Sequence[Pool],
+    scale: float | None,
+    sample_names: Sequence[str] | None = None,
 ) -> LabelledImages:
     """The images of a split's pools, each once and as it is, with its ``class`` and, where classes
     have groups, its ``group``. Rows beyond the images, which are of turned ones, are left out."""
@@ -95,6 +100,7 @@ def of_pools(
         torch.from_numpy(rows),
         {name: tuple(numbers.names) for name, numbers in kept.items()},
         torch.from_numpy(samples[rows]) if (samples[rows] >= 0).all() and len(rows) else None,
+        sample_names,
     )
 
 

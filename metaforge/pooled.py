@@ -167,13 +167,13 @@ class PooledTasks(TaskSource):
         self._require(split)
         pools = self.sampler.pools[split]
         if self._pictures is not None:
-            return of_pools(self._pictures, pools, 1 / 255)
+            return of_pools(self._pictures, pools, 1 / 255, self._sample_names)
         if len(self._x.shape) != 4:
             raise DataError(
                 f"{self.name}: its samples have shape {list(self._x.shape[1:])}: images [channels, "
                 "height, width] are needed"
             )
-        return of_pools(self._x, pools, self._scale)
+        return of_pools(self._x, pools, self._scale, self._sample_names)
 
     def _told(self, rows: np.ndarray) -> list[int | str]:
         return told(rows[rows >= 0].tolist(), len(self._x), self._sample_names)

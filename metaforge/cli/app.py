@@ -31,6 +31,7 @@ VERBS = {
         "metaforge.cli.data:command",
         "Tell which published data are there, and fetch them.",
     ),
+    "embed": ("metaforge.cli.embed:command", "Make features of images by a backbone."),
     "pretrain": ("metaforge.cli.pretrain:command", "Train a backbone for features."),
     "plugins": ("metaforge.cli.plugins:command", "List, show and check plugins."),
     "new": ("metaforge.cli.new:command", "Make a plugin of your own, tested and ready to install."),
