@@ -5,17 +5,38 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from metaforge.contracts import Backbone
 from metaforge.errors import DataError
+from metaforge.image_files import ImageForm
 from metaforge.records import load_tensors, save_tensors
 
 #: Tensors that a message names.
 _NAMED = 3
+
+
+@runtime_checkable
+class Trainable(Protocol):
+    """A backbone that offers its module, and can write its weights.
+
+    ``network`` maps what ``prepare`` makes of images ``[n, *x]``, in the form ``images``, to
+    ``[n, width]``; ``features`` uses it in evaluation mode.
+    """
+
+    width: int
+    fingerprint: str
+    images: ImageForm | None
+    network: nn.Module
+
+    def prepare(self, images: Tensor) -> Tensor: ...
+
+    def features(self, images: Tensor) -> Tensor: ...
+
+    def save(self, path: Path, metadata: Any = None) -> None: ...
 
 
 class NetworkBackbone(Backbone):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
@@ -20,6 +20,25 @@ from metaforge.recipe.machine import device_problem, unusable
 from metaforge.recipe.render import key_names
 from metaforge.recipe.resolve import resolve
 from metaforge.recipe.schema import Device, Recipe, Section
+
+
+class Moving(Section):
+    """How training images are varied: each time that one is seen, anew."""
+
+    crop: NonNegativeInt = Field(
+        0, description="a random crop of the image padded by so many zeros"
+    )
+    flip: bool = Field(False, description="left and right exchanged, at random")
+
+
+class Validation(Section):
+    """After each epoch, on classes that are not trained on: how well the nearest class mean of a
+    few images tells the others. What there are fewer of than asked for is taken whole."""
+
+    ways: int = Field(5, ge=2, description="classes of an episode")
+    shots: PositiveInt = Field(1, description="images of a class that its mean is of")
+    queries: PositiveInt = Field(15, description="images of a class that are classified")
+    episodes: PositiveInt = Field(200, description="episodes, drawn once")
 
 
 class Pretraining(Section):
@@ -39,6 +58,15 @@ class Pretraining(Section):
     lr: PositiveFloat = Field(3e-3, description="peak learning rate of the one-cycle schedule")
     weight_decay: NonNegativeFloat = Field(1e-4, description="AdamW's")
     label_smoothing: float = Field(0.1, ge=0, lt=1, description="of every head's loss")
+    augment: Moving = Field(default_factory=Moving, description="how training images are varied")
+    validation: Validation = Field(
+        default_factory=Validation, description="what is measured on the validation classes"
+    )
+    keep: Literal["best", "last"] = Field(
+        "best",
+        description="which epoch's weights: the best on the validation classes, by the first head, "
+        "or the last",
+    )
     held_out: float = Field(
         0.05, gt=0, lt=1, description="share of the training images that accuracy is measured on"
     )

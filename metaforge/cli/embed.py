@@ -35,7 +35,7 @@ def command(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Make features of images, for the data set arrays: metaforge run RECIPE data.path=FILE.
+    """Make features of images: an npz file for the data set arrays.
 
     DATA is a folder of images (CLASS/*, SPLIT/CLASS/* or images alone), an npz file or folder of
     npy files with images X (and labels y), or a recipe or data set of images. KEY=VALUE are the

@@ -20,7 +20,9 @@ def command(recipe: str, overrides: tuple[str, ...], quiet: bool) -> None:
     from metaforge.components import Context
     from metaforge.console import Console
     from metaforge.environment import pick_device, prepare
+    from metaforge.errors import Interrupted
     from metaforge.pretraining import pretrain
+    from metaforge.stops import terminable
 
     console = Console(quiet=quiet)
     prepare(loaded.recipe.threads)
@@ -31,8 +33,17 @@ def command(recipe: str, overrides: tuple[str, ...], quiet: bool) -> None:
         report=console.line,
         progress=console.progress,
     )
-    card = pretrain(loaded.recipe, context)
+    try:
+        with terminable():
+            card = pretrain(loaded.recipe, context)
+    except KeyboardInterrupt:
+        raise Interrupted("stopped; the same command goes on after its last whole epoch") from None
     for name in ("held_out", "nearest_class_mean"):
         told = ", ".join(f"{label} {100 * value:.1f} %" for label, value in card[name].items())
         click.echo(f"{name.replace('_', ' ')}: {told}")
+    judged = card["few_shot"]
+    click.echo(
+        f"few-shot on validation classes: {100 * judged['mean']:.1f} % ({judged['ways']} ways, "
+        f"{judged['shots']} shots), epoch {card['epoch']} of {loaded.recipe.epochs}"
+    )
     click.echo(f"wrote {loaded.recipe.output} in {card['seconds']:.0f} s")

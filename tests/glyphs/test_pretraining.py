@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from metaforge import pretraining
+from metaforge import pretrain_loop, pretraining
 from metaforge.cli import main
 from metaforge.components import Context
 from metaforge.errors import DataError, NumericError, PluginError, RecipeError
@@ -42,7 +42,7 @@ class Blobs:
 class Affine:
     """A backbone of one layer."""
 
-    width = 5
+    width, images = 5, None
 
     def __init__(self):
         self.network = nn.utils.skip_init(nn.Linear, 6, self.width)
@@ -53,6 +53,9 @@ class Affine:
     @property
     def fingerprint(self) -> str:
         return str(sum(p.double().sum().item() for p in self.network.parameters()))
+
+    def prepare(self, images):
+        return images
 
     @torch.no_grad()
     def features(self, images):
@@ -129,11 +132,11 @@ def test_a_head_without_labels_in_the_batch_adds_nothing():
     images = Blobs().labelled_images("train")
     labels = {name: pretraining._numbered(y) for name, y in images.labels.items()}
     images = LabelledImages(images.images, labels, images.scale)
-    heads, backbone = pretraining._heads(5, images), Affine()
+    heads, backbone = pretrain_loop.fresh_heads(5, images), Affine()
     odd = torch.arange(1, 20, 2)  # "half" is not told of these
-    loss = pretraining._loss(recipe, backbone, heads, images, odd)
+    loss = pretrain_loop.loss_of(recipe, backbone, heads, images, odd)
     only = recipe.model_copy(update={"heads": {"class": 1.0}})
-    torch.testing.assert_close(loss, pretraining._loss(only, backbone, heads, images, odd))
+    torch.testing.assert_close(loss, pretrain_loop.loss_of(only, backbone, heads, images, odd))
     assert torch.isfinite(loss)
 
 
