@@ -19,10 +19,12 @@ from metaforge.components import Context
 from metaforge.contracts import Backbone
 from metaforge.discovery import source_hash
 from metaforge.errors import DataError, PluginError
+from metaforge.image_files import ImageForm
+from metaforge.preprocess import Preprocess
 from metaforge.storage import DiskRows
+from metaforge.tasks import View
 
 if TYPE_CHECKING:
-    from metaforge.image_files import ImageForm
     from metaforge.image_options import FeatureOptions
 
 #: Pixels of a block, channels not counted: 2048 images of 28 x 28.
@@ -35,11 +37,13 @@ _MAKING = 1
 
 class Views(NamedTuple):
     """What a ``PooledTasks`` of images takes: what the inner algorithm sees (``x``) with the factor
-    that takes it to [0, 1], and what kernels see, if that is something else."""
+    that takes it to [0, 1], and what kernels see, if that is something else; and, for each of the
+    two, what was done to a raw image."""
 
     x: Tensor | DiskRows
     features: Tensor | None
     scale: float | None
+    preprocess: dict[View, Preprocess | None]
 
 
 def views(
@@ -53,12 +57,21 @@ def views(
 
     Raises ``DataError`` as ``features_of`` does.
     """
+    sample = tuple(images.shape[1:])
+    form = ImageForm(*sample) if sample[0] in (1, 3) else None
+    raw = Preprocess(sample, form)
     if backbone is None:
-        return Views(images, None, 1 / 255)
+        return Views(images, None, 1 / 255, {"input": raw})
     features = features_of(images, digest, backbone, context)
     if options.normalize == "l2":
         features = F.normalize(features, dim=-1)
-    return Views(images, features, 1 / 255) if options.sees_images else Views(features, None, None)
+    assert options.backbone is not None
+    chosen = options.backbone.model_dump(mode="json")
+    width = (backbone.width,)
+    made = Preprocess(width, form, chosen, backbone.fingerprint, options.normalize)
+    if options.sees_images:
+        return Views(images, features, 1 / 255, {"input": raw, "features": made})
+    return Views(features, None, None, {"input": made})
 
 
 def features_of(

@@ -19,6 +19,7 @@ from metaforge.image_options import Augment
 from metaforge.index_tables import IndexTables
 from metaforge.labelled_images import LabelledImages, of_pools
 from metaforge.pools import Pool
+from metaforge.preprocess import Preprocess
 from metaforge.sampling import Drawn, TaskSampler, id_array
 from metaforge.storage import DiskRows
 from metaforge.task_sizes import TaskSizes
@@ -47,6 +48,7 @@ class PooledTasks(TaskSource):
               several names, else the class group if any pool draws within one, else none
     images    [n, c, h, w]  uint8, where x are features of images: the images, for what reads those
     sample_names  of each row, what ``describe_task`` calls it; by default its number
+    preprocess    what was done to raw samples to give ``input``, x, and ``features``
     augment   how images are varied; pools that ``turned_pools`` made may have rows up to 4 n.
               ``describe_task`` names samples as they are before they are cropped and mirrored
 
@@ -72,6 +74,7 @@ class PooledTasks(TaskSource):
         augment: Augment | None = None,
         images: Tensor | DiskRows | None = None,
         sample_names: Sequence[str] | None = None,
+        preprocess: Mapping[View, Preprocess | None] | None = None,
     ):
         if features is not None and len(features) != len(x):
             raise DataError(f"{name}: {len(x)} rows of x, but {len(features)} of features")
@@ -92,6 +95,7 @@ class PooledTasks(TaskSource):
         self._features = None if features is None else features.to(device)
         self._scale, self._dtype = scale, dtype
         self._pictures = images
+        self._preprocess = dict(preprocess or {})
         self._padded = len({*sizes.shots_range}) > 1 or len({*sizes.queries_range}) > 1
         self._shots, self._queries = sizes.shots_range[1], sizes.queries_range[1]
         self.shape = TaskShape(
@@ -187,6 +191,9 @@ class PooledTasks(TaskSource):
             return pictures.as_bytes(self._pictures.take(rows))
         return pictures.as_bytes(self._pictures[torch.from_numpy(rows)].cpu().numpy())
 
+    def preprocess(self, view: View = "input") -> Preprocess | None:
+        return self._preprocess.get(view if self.has_features else "input")
+
     def summary(self) -> dict[str, Any]:
         """The data's name, and how many classes of each split tasks can have."""
         facts = {"name": self.name}
@@ -202,9 +209,12 @@ class PooledTasks(TaskSource):
         """Whether a sample is a row in memory, the same in every task, as ``mapped`` needs."""
         return self._augment is None and isinstance(self._x, Tensor)
 
-    def mapped(self, transform: Callable[[Tensor], Tensor]) -> PooledTasks:
+    def mapped(
+        self, transform: Callable[[Tensor], Tensor], preprocess: Preprocess | None = None
+    ) -> PooledTasks:
         """The same tasks on ``transform`` of the features (of x, if there are none), row by row:
-        [n, p] to [n, w]. It is applied once, to the class data. For a source that ``is_fixed``."""
+        [n, p] to [n, w]. It is applied once, to the class data. For a source that ``is_fixed``.
+        ``preprocess`` is what it makes of raw samples."""
         data, scale, images = self._x, self._scale, self._pictures
         assert isinstance(data, Tensor)
         if data.dtype == torch.uint8 and pictures.is_image(data.shape[1:]):
@@ -225,6 +235,7 @@ class PooledTasks(TaskSource):
             dtype=self._dtype,
             sample_names=self._sample_names,
             images=images,
+            preprocess={"input": preprocess},
         )
 
     def __getstate__(self) -> dict[str, Any]:

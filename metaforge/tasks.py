@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -19,6 +19,9 @@ from torch import Tensor
 
 from metaforge import pictures
 from metaforge.split_names import SPLITS as SPLITS
+
+if TYPE_CHECKING:
+    from metaforge.preprocess import Preprocess
 
 TaskKind = Literal["classification", "regression"]
 #: ``input`` is what the inner algorithm sees, ``features`` is phi(x), what kernels see.
@@ -190,6 +193,11 @@ class TaskSource(ABC):
         labels = task.support_y[0]
         first = [int((labels == label).nonzero()[0]) for label in range(task.outputs)]
         return pictures.as_bytes(task.support_x[0, first].cpu().numpy())
+
+    def preprocess(self, view: View = "input") -> Preprocess | None:
+        """What was done to raw samples to give those of a view, so that it can be done to other
+        samples. None where that is not known, as for views that others computed."""
+        return None
 
     def summary(self) -> dict[str, Any]:
         """What a run's header says of the data: name, sizes of the splits, ways, shots."""

@@ -5,14 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
 from metaforge.class_labels import first_few
 from metaforge.components import Context
+from metaforge.embedded import EMBEDDED, embedded
 from metaforge.errors import DataError
+from metaforge.preprocess import Normalize, Preprocess, standardized, unit_rows
 from metaforge_arrays.files import Arrays
 from metaforge_arrays.options import ArraysOptions
+
+
+class Read(NamedTuple):
+    """Samples [n, *x], the factor that takes images to [0, 1] (None for 1), and what was done to
+    raw samples."""
+
+    values: np.ndarray
+    scale: float | None
+    preprocess: Preprocess | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +40,8 @@ class Reader:
     train: np.ndarray
     context: Context
 
-    def x(self) -> tuple[np.ndarray, float | None]:
-        """Features [n, p] or images [n, c, h, w], and the factor that takes images to [0, 1].
+    def x(self) -> Read:
+        """Features [n, p] or images [n, c, h, w].
 
         Images of bytes or bits stay bytes until they are batched. Channels may come last
         where there are 1, 3 or 4 of them.
@@ -37,23 +49,25 @@ class Reader:
         told, bits = self.arrays.told("x", self.options.x), self.options.bits
         x = self.arrays.get("x", self.options.x)
         if bits is not None:
-            return decoded(x, bits, self.context.dtype), None
+            unpacked = decoded(x, bits, self.context.dtype)
+            return Read(unpacked, None, images_preprocess(unpacked.shape[1:]))
         if x.ndim == 2:
-            return self._features(told, x), None
+            return self._features("x", told, x)
         images = decoded(x, None, self.context.dtype)
         if images.dtype.kind == "f":
             check_lengths(told, check_finite(told, images))
-        return images, scale_of(x.dtype, None)
+            return Read(images, None, Preprocess(images.shape[1:]))
+        return Read(images, scale_of(x.dtype, None), images_preprocess(images.shape[1:]))
 
-    def features(self) -> np.ndarray | None:
+    def features(self) -> Read | None:
         """[n, p], or None where there are none beside x."""
         given = self.options.features
         if given is None:
             return None
         told = self.arrays.told("features", given)
-        return self._features(told, self.arrays.get("features", given))
+        return self._features("features", told, self.arrays.get("features", given))
 
-    def _features(self, told: str, given: np.ndarray) -> np.ndarray:
+    def _features(self, option: str, told: str, given: np.ndarray) -> Read:
         values = check_finite(told, as_float(given, self.context.dtype))
         if line := constant_columns(told, values):
             self.context.report(line)
@@ -62,7 +76,22 @@ class Reader:
         how = self.options.normalize
         if how != "standardize":
             check_lengths(told, values)
-        return normalize(told, values, self.train, how)
+        found, mean, sd = normalize(told, values, self.train, how)
+        name = getattr(self.options, option)
+        is_own = isinstance(name, str) and name == EMBEDDED
+        origin = embedded(self.arrays) if is_own else None
+        if option == "features" and origin is None:
+            return Read(found, None, None)  # what made them of x is not known
+        preprocess = Preprocess(found.shape[1:], **(origin or {}), normalize=how, mean=mean, sd=sd)
+        return Read(found, None, preprocess)
+
+
+def images_preprocess(shape: tuple[int, ...]) -> Preprocess:
+    """Of images [c, h, w] that are bytes or bits."""
+    from metaforge.image_files import ImageForm
+
+    form = ImageForm(*shape) if shape[0] in (1, 3) else None
+    return Preprocess(shape, form)
 
 
 def check_header(option: str, options: ArraysOptions, arrays: Arrays) -> tuple[int, ...]:
@@ -152,8 +181,11 @@ def _channels_first(images: np.ndarray) -> np.ndarray:
     return images
 
 
-def normalize(option: str, values: np.ndarray, train: np.ndarray, how: str) -> np.ndarray:
-    """Finite features [n, p] of a float dtype, normalised.
+def normalize(
+    option: str, values: np.ndarray, train: np.ndarray, how: Normalize
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Finite features [n, p] of a float dtype, normalised; and mean and spread [p] under
+    ``standardize``.
 
     ``l2``: each row by its length; ``standardize``: each column by the mean and standard
     deviation of the rows ``train`` (a column that is constant there is centred alone).
@@ -162,13 +194,12 @@ def normalize(option: str, values: np.ndarray, train: np.ndarray, how: str) -> n
     if how == "l2":
         if line := zero_rows(option, values):
             raise DataError(f"{line}; leave them out, or set normalize: none")
-        return values / np.linalg.norm(values, axis=1, keepdims=True)
+        return unit_rows(values), None, None
     if how == "standardize":
         seen = values[train].astype(np.float64)
-        spread = seen.std(0)
-        scaled = (values - seen.mean(0)) / np.where(spread > 0, spread, 1.0)
-        return scaled.astype(values.dtype)
-    return values
+        mean, spread = seen.mean(0), seen.std(0)
+        return standardized(values, mean, spread), mean, spread
+    return values, None, None
 
 
 def check_finite(option: str, values: np.ndarray) -> np.ndarray:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from metaforge.components import Context
 from metaforge.pooled import PooledTasks
+from metaforge.preprocess import Preprocess
 from metaforge.storage import DiskRows
+from metaforge.tasks import View
 from metaforge_arrays.disk import on_disk
 from metaforge_arrays.files import Arrays
-from metaforge_arrays.inputs import Reader
+from metaforge_arrays.inputs import Reader, images_preprocess
 from metaforge_arrays.layout import make_pools, task_pools, training_rows
 from metaforge_arrays.options import ArraysOptions
 
@@ -26,20 +29,24 @@ def load(options: ArraysOptions, context: Context) -> PooledTasks:
     pools = make_pools(options, arrays)
     reader = Reader(options, arrays, training_rows(pools), context)
     x: Tensor | DiskRows
+    preprocess: dict[View, Preprocess | None]
     if options.storage == "disk":
         x, scale = on_disk(options, arrays, context)
+        preprocess = {"input": images_preprocess(x.shape[1:]) if x.dtype == np.uint8 else None}
     else:
-        values, scale = reader.x()
-        x = torch.from_numpy(values)
+        read = reader.x()
+        x, scale, preprocess = torch.from_numpy(read.values), read.scale, {"input": read.preprocess}
     features = reader.features()
     names = options.sample_names
+    if features is not None:
+        preprocess["features"] = features.preprocess
     return PooledTasks(
         x,
         task_pools(options, arrays, pools),
         options.sizes(),
         seed=context.seed,
         name="in memory" if arrays.path is None else arrays.path.name,
-        features=None if features is None else torch.from_numpy(features),
+        features=None if features is None else torch.from_numpy(features.values),
         scale=scale,
         group_by="class_group" if options.within else "none",
         licence=options.licence,
@@ -47,4 +54,5 @@ def load(options: ArraysOptions, context: Context) -> PooledTasks:
         dtype=getattr(torch, context.dtype),
         augment=options.augment,
         sample_names=None if names is None else arrays.get("sample_names", names).tolist(),
+        preprocess=preprocess,
     )

@@ -60,6 +60,7 @@ class GlyphTasks(PooledTasks):
             device=context.device,
             dtype=getattr(torch, context.dtype),
             images=pixels,
+            preprocess=seen.preprocess,
         )
         self.images = images
         self._pixels = pixels

@@ -15,6 +15,7 @@ from metaforge import seeding
 from metaforge.components import Context
 from metaforge.errors import DataError
 from metaforge.pooled import PooledTasks
+from metaforge.preprocess import Preprocess
 from metaforge.sampling import id_array
 from metaforge.tasks import Ids, TaskBatch, TaskShape, TaskSource, View
 from metaforge_mixture.options import MixtureOptions
@@ -44,8 +45,17 @@ def _projected(source: TaskSource, options: MixtureOptions, name: str) -> TaskSo
         )
     projection = fit(source, options, name)
     if isinstance(source, PooledTasks) and source.is_fixed:  # projected once, not with every task
-        return source.mapped(projection)
+        return source.mapped(projection, projected_preprocess(source, projection))
     return ProjectedTasks(source, projection)
+
+
+def projected_preprocess(source: TaskSource, projection: Projection) -> Preprocess | None:
+    """What is done to a raw sample of the source, the projection last; None where not known."""
+    before = source.preprocess("features" if source.has_features else "input")
+    if before is None:
+        return None
+    arrays = (projection.shift.cpu().numpy(), projection.basis.cpu().numpy())
+    return before.projected(*arrays, projection.normalize)
 
 
 class ProjectedTasks(TaskSource):
@@ -70,6 +80,9 @@ class ProjectedTasks(TaskSource):
     def _project(self, x: Tensor, mask: Tensor) -> Tensor:
         """Padding stays zero, whatever the projection makes of it."""
         return self.projection(x.flatten(2)).masked_fill((mask == 0)[..., None], 0.0)
+
+    def preprocess(self, view: View = "input") -> Preprocess | None:
+        return projected_preprocess(self.source, self.projection)
 
     def groups(self, split: str, ids: Ids) -> Tensor:
         return self.source.groups(split, ids)
