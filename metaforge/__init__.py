@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     from metaforge.tasks import TaskBatch
 
 __version__ = "0.1.0"
-__all__ = ["TaskBatch", "__version__", "compare", "create", "hookimpl", "run"]
+__all__ = [
+    "TaskBatch",
+    "__version__",
+    "compare",
+    "create",
+    "hookimpl",
+    "load",
+    "load_model",
+    "run",
+]
 
 
 def create(kind: str, name: str, *, context: Any = None, **options: Any) -> Any:
@@ -77,6 +86,26 @@ def compare(
             first, rest, over=over, seeds=seeds, out=out, force=force, quiet=quiet
         )
     return comparison.compare_runs([first, *rest], out=out, force=force)
+
+
+def load(source: Any, *, device: str | None = None) -> Any:
+    """A trained learner, to be moved to tasks of your own: ``load(run).condition(x, y)``.
+
+    ``source`` is the folder of a finished run or of a bundle, or the name of a shipped bundle
+    (``"glyphs"``); of the folder of an adapted model, that model (``load_model``). ``device``
+    takes the place of the recipe's. Raises ``DataError`` for what is none of these, unfinished,
+    damaged or whose data have changed, ``PluginError`` where what served the run is not here.
+    """
+    from metaforge.learner.load import load as load_learner
+
+    return load_learner(source, device=device)
+
+
+def load_model(path: Any, *, device: str | None = None) -> Any:
+    """An adapted model, from the folder that ``metaforge adapt`` or its ``save`` wrote."""
+    from metaforge.adapted import load as load_adapted
+
+    return load_adapted(path, device=device)
 
 
 def __getattr__(name: str) -> Any:

@@ -62,7 +62,8 @@ def build_arms(
     """Every arm of one target. ``kept`` is its top M and their weights, None where the
     weighting is not target-specific (then SP uses the whole bank and M is ignored)."""
     settings, every = recipe.condition, np.arange(bank.size)
-    own = Recall(*kept) if kept is not None else Recall.uniform(every, bank.learned)
+    arms = [conditional(recipe, bank, kept)]
+    own = arms[0].recall
     top = Recall.uniform(own.ids) if kept is not None else None
     random = np.sort(_random_subset(recipe, bank.size, target_id))
     same_group = np.flatnonzero(bank.groups == target_group) if target_group >= 0 else every[:0]
@@ -74,7 +75,6 @@ def build_arms(
         "uncertainty": Recall.uniform(every, bank.uncertainty),
         "oracle": Recall.uniform(same_group) if len(same_group) else None,
     }
-    arms = [Arm("conditional", own, settings.beta1, settings.beta2)]
     for name in recipe.evaluate.controls:
         recall = recalls[name]
         if recall is not None:
@@ -88,6 +88,13 @@ def build_arms(
             if arm.name in _BANK_CONTROLS
         ]
     return arms
+
+
+def conditional(recipe: Recipe, bank: BankFacts, kept: tuple[np.ndarray, np.ndarray] | None) -> Arm:
+    """SP itself; ``kept`` as ``build_arms`` takes it."""
+    settings = recipe.condition
+    own = Recall(*kept) if kept is not None else Recall.uniform(np.arange(bank.size), bank.learned)
+    return Arm("conditional", own, settings.beta1, settings.beta2)
 
 
 def _random_subset(recipe: Recipe, size: int, target_id: int) -> np.ndarray:

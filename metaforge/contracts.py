@@ -99,6 +99,9 @@ class InnerAlgorithm(Part, ABC):
     #: that ``precision: bf16`` can have them in bfloat16.
     mixed_precision: bool = False
     transductive: bool = False
+    #: Whether the softmax of what it predicts for classes is meant as their probabilities; else
+    #: predictions are scores, and probabilities the softmax of a multiple, fitted on bank tasks.
+    gives_logits: bool = True
     tasks: ClassVar[frozenset[str]] = frozenset({"classification"})
 
     @abstractmethod

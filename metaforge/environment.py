@@ -67,20 +67,22 @@ def components(recipe: Recipe) -> dict[str, dict[str, Any]]:
     """The recipe's components, nested ones too, with the distribution, version and source
     digest that serve them, by dotted key (``inner``, ``inner.model``)."""
     found: dict[str, dict[str, Any]] = {}
-
-    def visit(path: str, kind: str, chosen: Choice) -> None:
-        component = registry.get(kind, chosen.use)
-        found[path] = registry.component_identity(component)
-        for name, inner_kind in nested_kinds(component.options_model).items():
-            nested = chosen.options.get(name)
-            if nested is not None and holds_names(component.options_model, name):
-                for label, one in nested.items():
-                    visit(f"{path}.{name}.{label}", inner_kind, Choice.model_validate(one))
-            elif nested is not None:
-                visit(f"{path}.{name}", inner_kind, Choice.model_validate(nested))
-
     for section in ("data", "inner", "kernel", "weighting"):
-        visit(section, nested_kinds(Recipe)[section], getattr(recipe, section))
+        found |= of_choice(section, nested_kinds(Recipe)[section], getattr(recipe, section))
+    return found
+
+
+def of_choice(path: str, kind: str, chosen: Choice) -> dict[str, dict[str, Any]]:
+    """A chosen component and those nested in it, as ``components`` tells them."""
+    component = registry.get(kind, chosen.use)
+    found: dict[str, dict[str, Any]] = {path: registry.component_identity(component)}
+    for name, inner_kind in nested_kinds(component.options_model).items():
+        nested = chosen.options.get(name)
+        if nested is not None and holds_names(component.options_model, name):
+            for label, one in nested.items():
+                found |= of_choice(f"{path}.{name}.{label}", inner_kind, Choice.model_validate(one))
+        elif nested is not None:
+            found |= of_choice(f"{path}.{name}", inner_kind, Choice.model_validate(nested))
     return found
 
 
@@ -121,39 +123,56 @@ def _plugins() -> dict[str, dict[str, str]]:
 
 def refuse_other_code(before: dict[str, Any], now: dict[str, Any], where: Path) -> None:
     """A resumed run must be served by what began it, or its bits would not be one run's."""
-    differences = [
+    found = [
         f"{key}: {before.get(key)} -> {now[key]}"
         for key in ("metaforge", "engine_digest", "threads", "device")
         if before.get(key) != now[key]
     ]
-    for section, identity in now["components"].items():
-        old = before["components"].get(section, {})
-        differences += [
-            f"{section} {identity['name']}, {key}: {old.get(key)} -> {value}"
-            for key, value in identity.items()
-            if old.get(key) != value
-        ]
+    found += differences(before["components"], now["components"])
     if before["packages"].get("torch") != now["packages"]["torch"]:
-        differences.append(
-            f"torch: {before['packages'].get('torch')} -> {now['packages']['torch']}"
-        )
-    if differences:
+        found.append(f"torch: {before['packages'].get('torch')} -> {now['packages']['torch']}")
+    if found:
         raise PluginError(
             f"{where}: cannot be resumed, what serves it has changed since it began:\n  "
-            + "\n  ".join(differences)
+            + "\n  ".join(found)
             + f"\nput that back, or start anew: metaforge run {where / 'resolved.yaml'}"
         )
+
+
+def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """A line for all that tells a component now from what served before, by dotted key."""
+    return [
+        f"{section} {identity['name']}, {key}: {before.get(section, {}).get(key)} -> {value}"
+        for section, identity in now.items()
+        for key, value in identity.items()
+        if before.get(section, {}).get(key) != value
+    ]
 
 
 def missing(run_dir: Path) -> list[str]:
     """A line for each component of a run that is not here now: who had it, and how to give it."""
     path = run_dir / "env.json"
     components = read_json(path, Env)["components"] if path.exists() else {}
+    return absent(components, f"run --resume {run_dir}")
+
+
+def absent(components: dict[str, Any], verb: str) -> list[str]:
+    """A line for each of the components, by dotted key, that is not here; ``verb`` is what a
+    plugin's file is to be given to."""
     return [
-        f"{section} {was['name']} was from {_origin(was, run_dir)}"
+        f"{section} {was['name']} was from {_origin(was, verb)}"
         for section, was in components.items()
         if not _is_here(was)
     ]
+
+
+def here(components: dict[str, Any]) -> dict[str, Any]:
+    """What serves components now, those of them that are here."""
+    return {
+        section: registry.component_identity(registry.get(was["kind"], was["name"]))
+        for section, was in components.items()
+        if _is_here(was)
+    }
 
 
 def _is_here(identity: dict[str, str]) -> bool:
@@ -164,12 +183,12 @@ def _is_here(identity: dict[str, str]) -> bool:
     return True
 
 
-def _origin(identity: dict[str, str], run_dir: Path) -> str:
+def _origin(identity: dict[str, str], verb: str) -> str:
     distribution, version = identity["distribution"], identity["version"]
     if not version:  # a file has none
         return (
             f"the plugin file {distribution}: give it again, "
-            f"metaforge --plugin path/to/{distribution} run --resume {run_dir}"
+            f"metaforge --plugin path/to/{distribution} {verb}"
         )
     return (
         f"{distribution} {version}: install it, pip install {distribution}=={version} "

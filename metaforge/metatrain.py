@@ -64,8 +64,9 @@ class WarmStart:
     rule: dict[str, Tensor] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, state: dict[str, Tensor]) -> WarmStart:
-        """From an ``OuterOptimizer.state()``."""
+    def of(cls, state: dict[str, Tensor], like: Params) -> WarmStart:
+        """From an ``OuterOptimizer.state()``, in the order of ``like``: the rule's moments go by
+        the parameters' order, which a file does not keep."""
         theta, extra = (
             {
                 name.removeprefix(prefix): value
@@ -75,7 +76,7 @@ class WarmStart:
             for prefix in ("params/", "extra/")
         )
         rule = {k: v for k, v in state.items() if not k.startswith(("params/", "extra/"))}
-        return cls(theta, extra, rule)
+        return cls({name: theta[name] for name in like}, extra, rule)
 
 
 class MetaTrainer:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +22,7 @@ from metaforge.labelled_images import LabelledImages, of_pools
 from metaforge.pools import Pool
 from metaforge.preprocess import Preprocess
 from metaforge.sampling import Drawn, TaskSampler, id_array
+from metaforge.sampling_checks import problems
 from metaforge.storage import DiskRows
 from metaforge.task_sizes import TaskSizes
 from metaforge.tasks import Ids, TaskBatch, TaskShape, TaskSource, View
@@ -223,20 +225,43 @@ class PooledTasks(TaskSource):
             data, scale = self._features, None
         rows = (block.flatten(1).to(self._dtype) for block in data.split(_BLOCK))
         found = torch.cat([transform(some if scale is None else some * scale) for some in rows])
-        return PooledTasks(
-            found,
-            self.sampler.pools,
-            self.sampler.sizes,
-            seed=self.sampler.seed,
-            name=self.name,
-            group_by=self._group_by,
-            licence=self.licence,
-            device=found.device,
-            dtype=self._dtype,
-            sample_names=self._sample_names,
-            images=images,
-            preprocess={"input": preprocess},
-        )
+        changed = {
+            "x": found,
+            "features": None,
+            "scale": None,
+            "images": images,
+            "preprocess": {"input": preprocess},
+        }
+        return PooledTasks(**self.arguments() | changed)
+
+    def resized(self, ways: int) -> PooledTasks:
+        """The training tasks of those pools that have the classes for it."""
+        sizes, train = replace(self.sampler.sizes, ways=ways), self.sampler.pools["train"]
+        found = [problems({"train": [pool]}, sizes) for pool in train]
+        kept = [pool for pool, wrong in zip(train, found, strict=True) if not wrong]
+        if not kept:
+            raise DataError("\n".join(line for wrong in found for line in wrong))
+        return PooledTasks(**self.arguments() | {"pools": {"train": kept}, "sizes": sizes})
+
+    def arguments(self) -> dict[str, Any]:
+        """What the constructor takes to make these tasks."""
+        return {
+            "x": self._x,
+            "pools": self.sampler.pools,
+            "sizes": self.sampler.sizes,
+            "seed": self.sampler.seed,
+            "name": self.name,
+            "features": self._features,
+            "scale": self._scale,
+            "group_by": self._group_by,
+            "licence": self.licence,
+            "device": self._device,
+            "dtype": self._dtype,
+            "augment": self._augment,
+            "preprocess": self._preprocess,
+            "images": self._pictures,
+            "sample_names": self._sample_names,
+        }
 
     def __getstate__(self) -> dict[str, Any]:
         """Another process draws its own tables."""

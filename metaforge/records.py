@@ -5,8 +5,10 @@ What is read is checked against a shape of ``metaforge.run_files``: keys and typ
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -48,6 +50,56 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         raise DataError(
             f"{path}: cannot write: {error.strerror}; earlier files are intact"
         ) from error
+
+
+@contextmanager
+def whole_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
+    """A folder beside ``path`` to be filled, which takes its place when all is written; nothing
+    is left of it otherwise.
+
+    Raises ``DataError`` where there is something at ``path`` already, before anything is
+    written (``force`` replaces a folder), and where the disk fails.
+    """
+    if path.is_dir() and not force:
+        raise DataError(f"{path}: exists; nothing is overwritten without --force")
+    if path.exists() and not path.is_dir():
+        raise DataError(f"{path}: is a file; expected the name of a folder to be made")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.mkdir(parents=True)
+        yield part
+        if path.is_dir():
+            shutil.rmtree(path)
+        part.rename(path)
+    except BaseException as error:
+        shutil.rmtree(part, ignore_errors=True)
+        if not isinstance(error, OSError):
+            raise
+        raise DataError(f"{path}: cannot write: {error.strerror}") from error
+
+
+def digest(path: Path) -> str:
+    """Hex digest of a file. Raises ``DamagedFile`` where it cannot be read."""
+    found = hashlib.blake2b(digest_size=16)
+    try:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                found.update(block)
+    except OSError as error:
+        raise DamagedFile(f"{path}: cannot be read: {error.strerror}") from error
+    return found.hexdigest()
+
+
+def refuse_other_files(folder: Path, digests: Mapping[str, str]) -> None:
+    """``DamagedFile`` that lists the files of a folder which are missing, or not as written."""
+    wrong = []
+    for name, wanted in digests.items():
+        if not (folder / name).is_file():
+            wrong.append(f"{name} is missing")
+        elif digest(folder / name) != wanted:
+            wrong.append(f"{name} is not what was written")
+    if wrong:
+        raise DamagedFile(f"{folder}: damaged: {'; '.join(wrong)}: copy the folder again, whole")
 
 
 def keep(path: Path, data: bytes, report: Callable[[str], None]) -> None:

@@ -43,9 +43,18 @@ class Parts:
     ranks: Ranks = ALONE
 
     @classmethod
-    def build(cls, recipe: Recipe, context: Context, ranks: Ranks = ALONE) -> Parts:
-        """Every part, the quick ones first. Raises ``PluginError`` for a component that is not
-        what its contract says, ``RecipeError`` where one cannot serve the data's tasks."""
+    def build(
+        cls,
+        recipe: Recipe,
+        context: Context,
+        ranks: Ranks = ALONE,
+        source: TaskSource | None = None,
+    ) -> Parts:
+        """Every part, the quick ones first; the data are those of ``source``, where given.
+
+        Raises ``PluginError`` for a component that is not what its contract says,
+        ``RecipeError`` where one cannot serve the data's tasks.
+        """
         inner = create("inner_algorithm", recipe.inner, context)
         precision.refuse(recipe, inner)
         kernel = create("task_kernel", recipe.kernel, context)
@@ -54,7 +63,7 @@ class Parts:
             # Its parameters belong to bank tasks, so phase 1 must visit those.
             train = recipe.meta_train.model_copy(update={"tasks": "bank"})
             recipe = recipe.model_copy(update={"meta_train": train})
-        source = create("dataset", recipe.data, context)
+        source = source or create("dataset", recipe.data, context)
         check_groups(recipe, source)
         refuse_tasks(recipe, source.shape.kind, inner=inner, kernel=kernel, weighting=weighting)
         theta = inner.init(source.shape, seeding.generator(recipe.seed, "init"))

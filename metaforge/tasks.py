@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from metaforge import pictures
+from metaforge.errors import DataError
 from metaforge.split_names import SPLITS as SPLITS
 
 if TYPE_CHECKING:
@@ -198,6 +199,14 @@ class TaskSource(ABC):
         """What was done to raw samples to give those of a view, so that it can be done to other
         samples. None where that is not known, as for views that others computed."""
         return None
+
+    def resized(self, ways: int) -> TaskSource:
+        """Its training tasks with ``ways`` classes each, drawn anew; of other splits, none.
+
+        Raises ``DataError`` where there are no such tasks, as for a source without any but its
+        own.
+        """
+        raise DataError(f"{type(self).__name__} makes tasks of {self.shape.outputs} classes alone")
 
     def summary(self) -> dict[str, Any]:
         """What a run's header says of the data: name, sizes of the splits, ways, shots."""

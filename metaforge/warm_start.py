@@ -36,7 +36,8 @@ def warm_start(parts: Parts, folder: RunDir, console: Console, observe: Observe)
         tensors = progress.best
         if parts.ranks.first:
             _keep(progress, own, cached, console)
-    return WarmStart.of({name: value.to(parts.context.device) for name, value in tensors.items()})
+    held = {name: value.to(parts.context.device) for name, value in tensors.items()}
+    return WarmStart.of(held, parts.theta)
 
 
 def _earlier(own: Path, cached: Path, folder: RunDir, console: Console) -> dict[str, Tensor] | None:

@@ -21,6 +21,7 @@ class Ls(ClosedForm):
     """
 
     name = "ls"
+    gives_logits = False
     options: LsOptions
 
     def _ridge(self, params: Params) -> float:

@@ -104,7 +104,7 @@ def test_it_runs_and_starts_from_the_unconditional_learner(base, inner, weightin
     arms = {"conditional", "topm_equal"} if weighting == "tasml" else {"conditional"}
     parts = built(base, inner, *changes)
     theta = metaforge.records.load_tensors(folder / "artifacts" / "theta_hat.safetensors")[0]
-    start = WarmStart.of(theta)
+    start = WarmStart.of(theta, parts.theta)
     for record in records:
         assert set(record["curves"]) == arms
         task = unpadded(parts.source.batch("test", [record["task_id"]]))
@@ -159,7 +159,7 @@ def test_uniform_over_the_bank_is_further_meta_training(base, inner):
 
     for first in range(3):
         step(np.arange(first, first + 4), "metatrain/noise", first)
-    start = WarmStart.of(plain.state())
+    start = WarmStart.of(plain.state(), plain.params)
     recall = Recall.uniform(np.arange(parts.recipe.bank.size))
     ids = draw(recall, settings, seeding.derive(parts.recipe.seed, "condition/draws", 0)).ids
     for j in range(settings.steps):

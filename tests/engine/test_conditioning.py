@@ -97,7 +97,7 @@ def test_with_the_moments_of_meta_training_it_is_one_optimisation(rule):
 
     for first in range(6):
         step([first, first + 7])
-    start = WarmStart.of(plain.state())
+    start = WarmStart.of(plain.state(), plain.params)
     for ids in draw(recall, settings, seeding.derive(0, "condition/draws", 0)).ids:
         step(ids)
     ends = {}
