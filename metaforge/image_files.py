@@ -177,22 +177,22 @@ def _each(
 
     _formats()
     threads = min(8, os.cpu_count() or 1)
-    with (
-        warnings.catch_warnings(),
-        context.progress(name, len(files)) as advance,
-        ThreadPoolExecutor(threads) as pool,
-    ):
-        warnings.filterwarnings("ignore", module="PIL")
-        waiting: deque[Future[list[T | Fault]]] = deque()
-        starts = iter(range(0, len(files), _EACH))
-        while True:
-            room = islice(starts, 4 * threads - len(waiting))
-            waiting.extend(pool.submit(some, first) for first in room)
-            if not waiting:
-                return
-            found = waiting.popleft().result()
-            advance(len(found))
-            yield found
+    pool = ThreadPoolExecutor(threads)
+    try:
+        with warnings.catch_warnings(), context.progress(name, len(files)) as advance:
+            warnings.filterwarnings("ignore", module="PIL")
+            waiting: deque[Future[list[T | Fault]]] = deque()
+            starts = iter(range(0, len(files), _EACH))
+            while True:
+                room = islice(starts, 4 * threads - len(waiting))
+                waiting.extend(pool.submit(some, first) for first in room)
+                if not waiting:
+                    return
+                found = waiting.popleft().result()
+                advance(len(found))
+                yield found
+    finally:  # who stops does not wait for what is only begun
+        pool.shutdown(cancel_futures=True)
 
 
 @cache

@@ -8,8 +8,8 @@ import stat
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import chain
+from dataclasses import dataclass, field, replace
+from itertools import chain, compress
 from pathlib import Path
 
 from metaforge.split_names import split_named
@@ -44,6 +44,18 @@ class Listing:
     stats: tuple[tuple[int, int], ...] = ()
     problems: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+
+    def of_classes(self) -> Listing:
+        """The images that have a class."""
+        kept = [name is not None for name in self.classes]
+        return replace(
+            self,
+            files=tuple(compress(self.files, kept)),
+            classes=tuple(compress(self.classes, kept)),
+            groups=None if self.groups is None else tuple(compress(self.groups, kept)),
+            splits=None if self.splits is None else tuple(compress(self.splits, kept)),
+            stats=tuple(compress(self.stats, kept)),
+        )
 
 
 def list_images(root: Path, *, groups: bool = False) -> Listing:

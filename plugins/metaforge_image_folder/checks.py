@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 
 from metaforge.class_pools import Division
@@ -31,25 +32,26 @@ def check(options: ImageFolderOptions, context: Context) -> list[str]:
     files' headers, and files in two classes. ``context.report`` is told what is left to the run."""
     listing = listed(options)
     lines = [f"{NAME}: {line}" for line in faults(options, listing)]
-    lines += [f"{NAME}: {line}" for line in _file_faults(options, listing, context)]
+    lines += [f"{NAME}: {line}" for line in _file_faults(options, listing.of_classes(), context)]
     return lines
 
 
 def faults(options: ImageFolderOptions, listing: Listing) -> list[str]:
     """What is wrong, as far as no image is opened."""
     found = list(listing.problems)
-    if None in listing.classes and not found:
+    classed = listing.of_classes()
+    if listing.files and not classed.files and not found:
         found.append(
             f"{listing.root}: its images lie in no folders of classes; expected CLASS/*.png, or "
             "train/CLASS/*.png"
         )
-    if None in listing.classes or not listing.files:
+    if not classed.files:
         return found
     try:
-        division = divided(options, listing)
+        division = divided(options, classed)
     except DataError as error:
         return [*found, str(error)]
-    return found + problems(task_pools(options, listing, division), options.sizes())
+    return found + problems(task_pools(options, classed, division), options.sizes())
 
 
 def task_pools(
@@ -70,10 +72,11 @@ def _file_faults(options: ImageFolderOptions, listing: Listing, context: Context
             "whether all of them can be read, and none is in two classes, the run will say"
         )
         return []
-    found = _headers(listing)
-    if message := unreadable(listing.root, [each for each in found if isinstance(each, Fault)]):
-        return [message]
-    return twin_faults(options, listing, same_files(listing, context))
+    faulty = [each for each in _headers(listing) if isinstance(each, Fault)]
+    lines = [message] if (message := unreadable(listing.root, faulty)) else []
+    with suppress(DataError):  # a file that cannot be opened, which is among these
+        lines += twin_faults(options, listing, same_files(listing, context))
+    return lines
 
 
 def twin_faults(

@@ -300,7 +300,8 @@ def test_every_fault_of_the_files_is_told_at_once(own, context):
     (own / "class 03" / "0.png").write_bytes(whole[:-40])
     (own / "class 04" / "0.png").unlink()
     (own / "class 04" / "0.png").symlink_to(own / "nowhere")
-    (own / "astray.png").write_bytes(whole)
+    write(own / "astray.png", noise(8, 8))
+    shutil.copy(own / "class 07" / "0.png", own / "class 08" / "copy.png")
     for image in range(1, EACH):
         (own / "class 05" / f"{image}.png").unlink()
     shutil.rmtree(own / "class 06")
@@ -312,6 +313,8 @@ def test_every_fault_of_the_files_is_told_at_once(own, context):
         "1: astray.png; expected CLASS/IMAGE",
         "folders of classes without an image, 1: class 06",
         "class 02/0.png: is no image of a known format",
+        "class 07/0.png = class 08/copy.png",
+        "class 'class 05' has 1 rows; needs 3",
     ):
         assert line in found
     with pytest.raises(DataError) as caught:
