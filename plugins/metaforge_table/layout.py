@@ -24,8 +24,8 @@ from metaforge_table.options import TableOptions
 NAME = "table"
 #: What labels are called, where it is not said.
 _LABELS = ("label", "y", "class")
-#: Bytes of a file that the check reads: what is larger is left to the run.
-_MOST = 32 * 2**20
+#: Bytes of a file that the check reads, of Parquet and of text: what is larger is left to the run.
+_MOST, _MOST_TEXT = 32 * 2**20, 2 * 2**20
 
 
 class Roles(NamedTuple):
@@ -43,12 +43,12 @@ def has_groups(options: TableOptions) -> bool:
 
 
 def check(options: TableOptions, context: Context) -> list[str]:
-    """Everything wrong with the table. Of a file of more than 32 MiB only the names of its columns
-    are looked at, which ``context.report`` is told."""
+    """Everything wrong with the table. Of a file of more than 2 MiB (of Parquet 32) only the names
+    of its columns are looked at, which ``context.report`` is told."""
     try:
         with said_by(NAME):
             roles_of(options)
-            if options.path.stat().st_size > _MOST:
+            if _is_large(options.path):
                 context.report(
                     f"{NAME}: the rows of {options.path} are not read here: whether all of them "
                     "can be used the run will say, before it trains"
@@ -66,9 +66,14 @@ def check(options: TableOptions, context: Context) -> list[str]:
 def facts(options: TableOptions, context: Context) -> DataFacts:
     """Width and class names; of a large file nothing. Raises what ``as_arrays`` raises."""
     roles_of(options)
-    if options.path.stat().st_size > _MOST:
+    if _is_large(options.path):
         return DataFacts()
     return arrays_layout.facts(as_arrays(options), context)
+
+
+def _is_large(path: Path) -> bool:
+    most = _MOST if path.suffix.lower() == ".parquet" else _MOST_TEXT
+    return path.stat().st_size > most
 
 
 def roles_of(options: TableOptions) -> Roles:

@@ -168,7 +168,7 @@ def test_a_class_of_two_groups_and_of_too_few_rows(tmp_path):
 
 
 def test_a_large_file_is_left_to_the_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(layout, "_MOST", 10)
+    monkeypatch.setattr(layout, "_MOST_TEXT", 10)
     lines: list[str] = []
     path = write(tmp_path, note=["x"] * len(Y))
     assert not check(TableOptions(path=path, **SMALL), Context(report=lines.append))
