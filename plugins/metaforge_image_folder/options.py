@@ -30,11 +30,14 @@ class ImageFolderOptions(FeatureOptions, ClassOptions):
     )
     size: PositiveInt | tuple[PositiveInt, PositiveInt] | None = Field(
         None,
-        description="pixels along a side, or [height, width]; by default the most common size, "
-        "shrunk to at most 84 along its longer side",
+        description="pixels along a side, or [height, width]; by default what the backbone takes, "
+        "if it alone sees the images; else the most common size, shrunk to at most 84 along its "
+        "longer side",
     )
     channels: Literal[1, 3] | None = Field(
-        None, description="1 for grey, 3 for RGB; by default 3 if any image has colours"
+        None,
+        description="1 for grey, 3 for RGB; by default what the backbone takes, if it alone sees "
+        "the images; else 3 if any has colours",
     )
     group: Literal["folders"] | Path | None = Field(
         None,

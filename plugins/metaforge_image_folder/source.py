@@ -10,6 +10,7 @@ from metaforge.components import Context
 from metaforge.contracts import Backbone
 from metaforge.embedding import views
 from metaforge.errors import DataError, said_by
+from metaforge.image_form import Wanted
 from metaforge.image_index import ImageIndex, index_images
 from metaforge.image_listing import Listing
 from metaforge.pooled import PooledTasks
@@ -28,11 +29,20 @@ def load(options: ImageFolderOptions, context: Context, backbone: Backbone | Non
     with said_by(NAME):
         listing = listed(options)
         _refuse(faults(options, listing))
-        index = index_images(listing, options.wanted, context)
+        index = index_images(listing, _wanted(options, backbone), context)
         _refuse(twin_faults(options, listing, index.twins))
         for line in _remarks(listing, index):
             context.report(f"{NAME}: {line}")
         return _tasks(options, context, backbone, listing, index)
+
+
+def _wanted(options: ImageFolderOptions, backbone: Backbone | None) -> Wanted:
+    """The form that is asked for; where nobody but a backbone sees the images, its own."""
+    wanted = options.wanted
+    if backbone is None or backbone.images is None or options.sees_images:
+        return wanted
+    form = backbone.images
+    return Wanted(wanted.channels or form.channels, wanted.size or (form.height, form.width))
 
 
 def _refuse(lines: list[str]) -> None:
@@ -57,7 +67,7 @@ def _tasks(
     index: ImageIndex,
 ) -> PooledTasks:
     images: Tensor | DiskRows
-    if options.storage == "disk":
+    if options.storage == "disk" or not options.sees_images:
         images = DiskRows(index.path, index.digest)
     else:
         images = torch.from_numpy(np.load(index.path))
@@ -76,5 +86,6 @@ def _tasks(
         dtype=getattr(torch, context.dtype),
         augment=options.augment,
         images=images,
+        preprocess=seen.preprocess,
         sample_names=listing.files,
     )

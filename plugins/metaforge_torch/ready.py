@@ -11,10 +11,12 @@ from torch import Tensor
 
 from metaforge.components import Context
 from metaforge.errors import DataError, said_by
+from metaforge.preprocess import Preprocess
 from metaforge.sampling import id_array
 from metaforge.seeding import bits, derive
 from metaforge.split_names import SPLITS
 from metaforge.tasks import Ids, TaskBatch, TaskShape, TaskSource, View
+from metaforge_arrays.inputs import images_preprocess
 from metaforge_torch.options import ReadyOptions
 from metaforge_torch.ready_tasks import Ready, ready
 
@@ -45,6 +47,8 @@ class ReadyTasks(TaskSource):
         self.shape = TaskShape(
             "classification", shape, options.ways, options.shots, options.queries
         )
+        as_images = tasks.x.dtype == np.uint8 and len(shape) == 3
+        self._preprocess = images_preprocess(shape) if as_images else Preprocess(shape)
         self.fingerprint = _digest(tasks, context.seed)
 
     def batch(self, split: str, ids: Ids, view: View = "input") -> TaskBatch:
@@ -76,6 +80,9 @@ class ReadyTasks(TaskSource):
             "support": told(self._tasks.support),
             "query": told(self._tasks.query),
         }
+
+    def preprocess(self, view: View = "input") -> Preprocess:
+        return self._preprocess
 
     def summary(self) -> dict[str, Any]:
         return {split: f"{len(order)} tasks" for split, order in self._order.items()}

@@ -16,6 +16,7 @@ import metaforge
 from metaforge import image_index
 from metaforge.components import Context
 from metaforge.errors import DataError, RecipeError
+from metaforge.image_files import read_images
 from metaforge.image_listing import list_images
 from metaforge.recipe import load as load_recipe
 from metaforge.testing import datasets as laws
@@ -110,10 +111,10 @@ def test_on_disk_and_in_memory_are_the_same_tasks(folder, context):
 
 def test_features_of_a_backbone(folder, context):
     def make(**more):
-        given = {"path": folder, **SMALL, "size": 28, "channels": 1, "backbone": "glyph_conv"}
-        return metaforge.create("dataset", "image_folder", **given, **more, context=context)
+        given = {"path": folder, **SMALL, "backbone": "glyph_conv", **more}
+        return metaforge.create("dataset", "image_folder", **given, context=context)
 
-    features, both = make(), make(input="images")
+    features, both = make(), make(input="images", size=28, channels=1)
     assert features.shape.input_shape == (64,)
     assert both.shape.input_shape == (1, 28, 28)
     laws.assert_same(
@@ -121,6 +122,19 @@ def test_features_of_a_backbone(folder, context):
     )
     assert len(features.labelled_images("train")) == 10 * EACH
     assert features.labelled_images("train").shape == (1, 28, 28)
+    assert make(input="images").shape.input_shape == (3, 8, 8)
+
+
+@pytest.mark.parametrize("backbone", [None, "glyph_conv"])
+def test_what_is_done_to_the_images_can_be_done_to_others(folder, context, backbone):
+    made = metaforge.create(
+        "dataset", "image_folder", path=folder, **SMALL, backbone=backbone, context=context
+    )
+    preprocess, told = made.preprocess(), made.describe_task("test", 1)
+    files = [file for some in told["support"] for file in some]
+    raw = read_images(folder, files, preprocess.images, context)
+    found = torch.from_numpy(preprocess(raw, context))
+    torch.testing.assert_close(found, made.batch("test", [1]).support_x[0], rtol=1e-4, atol=1e-5)
 
 
 # -- splits and groups ---------------------------------------------------------------

@@ -77,6 +77,12 @@ def test_training_tasks_come_again_and_targets_do_not():
         made.batch("test", [3, 12])
 
 
+def test_what_is_done_to_raw_samples():
+    found = make().preprocess()
+    rows = np.ones((2, 5), np.float32)
+    assert (found(rows) == rows).all()
+
+
 def test_bytes_become_floats():
     tasks = {
         split: [((x.abs() * 50).to(torch.uint8), y) for x, y in some]
