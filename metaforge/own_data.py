@@ -162,7 +162,10 @@ def array_of(value: Any) -> np.ndarray:
     """Of a tensor on any device, an array, a number, a text or an image of Pillow, whose channels
     come first then."""
     is_picture = hasattr(value, "getbands")
-    found = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    try:
+        found = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    except (TypeError, ValueError) as error:  # of a dtype that numpy lacks, or ragged
+        raise DataError(f"{type(value).__name__} makes no array: {one_line(error)}") from error
     if found.dtype.kind not in "biufSU":
         raise DataError(f"{type(value).__name__} of dtype {found.dtype}; expected numbers or texts")
     return np.moveaxis(found, -1, 0) if is_picture and found.ndim == 3 else found

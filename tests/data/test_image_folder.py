@@ -20,6 +20,8 @@ from metaforge.image_files import read_images
 from metaforge.image_listing import list_images
 from metaforge.recipe import load as load_recipe
 from metaforge.testing import datasets as laws
+from metaforge.testing.conformance import laws_of
+from metaforge.testing.law import check_all
 from metaforge_image_folder import checks
 from metaforge_image_folder.checks import check, facts
 from metaforge_image_folder.options import ImageFolderOptions
@@ -454,3 +456,9 @@ def test_a_run_names_the_files_of_its_targets(folder, tmp_path, monkeypatch):
     for line in lines:
         record = json.loads(line)
         assert all((folder / file).is_file() for side in record["support"] for file in side)
+
+
+@pytest.mark.slow
+def test_it_conforms(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("METAFORGE_CACHE", str(tmp_path))
+    check_all(laws_of("dataset", "image_folder", {"path": str(folder), **SMALL}))

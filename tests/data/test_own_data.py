@@ -140,6 +140,8 @@ class Tasks(Pictures):
             [(torch.zeros(2 + (i == 7)), 0) for i in range(9)],
             r"\[2\] \(8\), \[3\] \(1\); others than the first in samples 7: bring",
         ),
+        ([(torch.zeros(2, dtype=torch.bfloat16), 0)] * 3, "Tensor makes no array: .*BFloat16"),
+        ([([[1], [1, 2]], 0)] * 3, "list makes no array"),
         ([(None, 0)] * 3, "NoneType of dtype object; expected numbers"),
         ({"train": TENSORS}, "data sets by train; expected train, val and test"),
         (

@@ -14,6 +14,8 @@ from metaforge.components import Context
 from metaforge.errors import DataError, RecipeError
 from metaforge.recipe import load as load_recipe
 from metaforge.testing import datasets as laws
+from metaforge.testing.conformance import laws_of
+from metaforge.testing.law import check_all
 from metaforge_table import layout
 from metaforge_table.layout import check, facts
 from metaforge_table.options import TableOptions
@@ -197,3 +199,8 @@ def test_a_recipe_tells_its_line(tmp_path):
     with pytest.raises(RecipeError, match=r"data: table: .*expected a table, whose name ends in"):
         load_recipe(recipe, ["data.path=."])
     assert load_recipe(recipe, ["data.columns=[a, b, c]", "data.ways=3"]).recipe.name == "mine"
+
+
+@pytest.mark.slow
+def test_it_conforms(tmp_path):
+    check_all(laws_of("dataset", "table", {"path": str(write(tmp_path)), **SMALL}))
