@@ -33,7 +33,8 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from metaforge.components import Context
 from metaforge.errors import DataError
 from metaforge.image_form import MOST_PIXELS, ImageForm
-from metaforge.image_listing import Listing, list_images, told
+from metaforge.image_listing import Listing, list_images
+from metaforge.suggest import told
 
 __all__ = ["ImageForm", "Listing", "common_form", "image_blocks", "list_images", "read_images"]
 

@@ -13,14 +13,13 @@ from itertools import chain, compress
 from pathlib import Path
 
 from metaforge.split_names import split_named
+from metaforge.suggest import shown, told
 
 #: How the names of images end, in any case.
 _ENDINGS = ".png .jpg .jpeg .jpe .jfif .gif .bmp .dib .tif .tiff .webp .ppm .pgm .pbm .pnm .jp2"
 ENDINGS = frozenset([*_ENDINGS.split(), ".avif"])
 #: What file managers and archivers leave behind; names that begin with a dot are passed over too.
 _LEFT_BEHIND = frozenset({"thumbs.db", "desktop.ini", "__macosx"})
-#: Names in a line; the others are counted.
-_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -80,18 +79,6 @@ def list_images(root: Path, *, groups: bool = False) -> Listing:
     found = _Found()
     _walk(root, "", (), found)
     return _arranged(root, found, groups)
-
-
-def shown(names: Iterable[str]) -> str:
-    """``"3: a.png, b.png, c.png"``: how many, and the first; odd names in quotes."""
-    names = list(names)
-    first = ", ".join(map(told, names[:_NAMED]))
-    return f"{len(names):,}: {first}" + (", ..." if len(names) > _NAMED else "")
-
-
-def told(name: str) -> str:
-    """A name as it can stand in a line."""
-    return name if name.isprintable() and name == name.strip() else ascii(name)
 
 
 @dataclass

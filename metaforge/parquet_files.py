@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from metaforge.errors import DataError, one_line
-from metaforge.image_listing import told
 from metaforge.optional import PYARROW
+from metaforge.suggest import told
 
 
 def column_names(path: Path) -> list[str]:

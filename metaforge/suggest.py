@@ -1,8 +1,11 @@
-"""Nearest names for a misspelled one."""
+"""Names in messages: the nearest to a misspelled one, the first of many, odd ones in quotes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+
+#: Names in a line; the others are counted.
+_NAMED = 5
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -18,3 +21,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """``"; did you mean 'x'?"``, or nothing: made to end an error's message."""
     found = nearest(name, known)
     return f"; did you mean {found!r}?" if found else ""
+
+
+def shown(names: Iterable[str]) -> str:
+    """``"3: a.png, b.png, c.png"``: how many, and the first; odd names in quotes."""
+    names = list(names)
+    first = ", ".join(map(told, names[:_NAMED]))
+    return f"{len(names):,}: {first}" + (", ..." if len(names) > _NAMED else "")
+
+
+def told(name: str) -> str:
+    """A name as it can stand in a line."""
+    return name if name.isprintable() and name == name.strip() else ascii(name)

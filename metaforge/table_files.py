@@ -22,8 +22,7 @@ import numpy as np
 
 from metaforge import parquet_files
 from metaforge.errors import DataError
-from metaforge.image_listing import told
-from metaforge.suggest import did_you_mean
+from metaforge.suggest import did_you_mean, told
 
 ENDINGS = (".csv", ".tsv", ".parquet")
 #: Rows that are made arrays of at a time; faults that a message lists.

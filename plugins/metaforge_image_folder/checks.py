@@ -12,9 +12,10 @@ from metaforge.data_facts import DataFacts
 from metaforge.errors import DataError, said_by
 from metaforge.image_files import Fault, Header, headers, unreadable
 from metaforge.image_index import ImageIndex, form_of, known_index, same_files
-from metaforge.image_listing import Listing, told
+from metaforge.image_listing import Listing
 from metaforge.pools import Pool
 from metaforge.sampling_checks import problems
+from metaforge.suggest import told
 from metaforge.turned import turned_pools
 from metaforge_image_folder.layout import divided, listed
 from metaforge_image_folder.options import ImageFolderOptions

@@ -13,8 +13,8 @@ from metaforge.class_options import SHARES
 from metaforge.class_pools import Division, numbered
 from metaforge.class_splits import split_of_class
 from metaforge.errors import DataError
-from metaforge.image_listing import Listing, list_images, shown, told
-from metaforge.suggest import did_you_mean
+from metaforge.image_listing import Listing, list_images
+from metaforge.suggest import did_you_mean, shown, told
 from metaforge.table_files import read_table
 from metaforge_image_folder.options import ImageFolderOptions, with_split
 

@@ -14,8 +14,7 @@ from metaforge.class_options import ClassOptions
 from metaforge.components import Context
 from metaforge.data_facts import DataFacts
 from metaforge.errors import DataError, said_by
-from metaforge.image_listing import told
-from metaforge.suggest import did_you_mean
+from metaforge.suggest import did_you_mean, told
 from metaforge.table_files import Table, column_names, read_table
 from metaforge_arrays import layout as arrays_layout
 from metaforge_arrays.options import ArraysOptions
