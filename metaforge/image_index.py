@@ -8,12 +8,10 @@ gets another index. Torch-free.
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import PIL
@@ -24,7 +22,8 @@ from metaforge.errors import DataError
 from metaforge.image_files import Fault, Header, form_of_headers, headers, image_blocks
 from metaforge.image_form import ImageForm, Wanted
 from metaforge.image_listing import Listing
-from metaforge.records import read_json, whole_file, write_json
+from metaforge.kept_images import write_images
+from metaforge.records import read_json, write_json
 from metaforge.storage import numbers_of
 
 #: Pixels along the longer side of images whose size is not asked for, at most: what the
@@ -58,8 +57,8 @@ def index_images(listing: Listing, wanted: Wanted, context: Context) -> ImageInd
         return found
     folder = _folder(listing, wanted, context)
     form = form_of(listing, wanted, context)
-    _make_folder(folder, len(listing.files) * int(np.prod(form.shape)))
-    digest = _write(folder / "X.npy", listing, form, context)
+    blocks = image_blocks(listing.root, listing.files, form, context)
+    digest = write_images(folder / "X.npy", (len(listing.files), *form.shape), blocks)
     twins = same_files(listing, context)
     write_json(folder / "index.json", {"form": asdict(form), "digest": digest, "twins": twins})
     return ImageIndex(folder / "X.npy", form, digest, tuple(map(tuple, twins)))
@@ -148,33 +147,3 @@ def _folder(listing: Listing, wanted: Wanted, context: Context) -> Path:
     made_by = _MAKING, PIL.__version__, wanted
     digest = hashlib.blake2b(repr((content, made_by)).encode(), digest_size=16)
     return context.cache_dir / "images" / digest.hexdigest()
-
-
-def _make_folder(folder: Path, size: int) -> None:
-    advice = "set METAFORGE_CACHE to a folder that can be written, with room"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(folder).free
-    except OSError as error:
-        raise DataError(
-            f"images are kept in {folder}, which cannot be made ({error.strerror}): {advice}"
-        ) from error
-    if free < size:
-        raise DataError(
-            f"images are kept in {folder}, {size / 2**20:,.0f} MiB, which has "
-            f"{free / 2**20:,.0f} MiB left: {advice}, or a smaller size"
-        )
-
-
-def _write(path: Path, listing: Listing, form: ImageForm, context: Context) -> str:
-    """The digest of what is written, whole or not at all."""
-    digest = hashlib.blake2b(digest_size=16)
-    shape = len(listing.files), *form.shape
-    header: dict[str, Any] = {"descr": "|u1", "fortran_order": False, "shape": shape}
-    with whole_file(path) as file:
-        np.lib.format.write_array_header_1_0(file, header)
-        for block in image_blocks(listing.root, listing.files, form, context):
-            data = np.ascontiguousarray(block).data
-            digest.update(data)
-            file.write(data)
-    return digest.hexdigest()

@@ -11,7 +11,7 @@ import numpy as np
 from metaforge.class_labels import Classes
 from metaforge.components import Context
 from metaforge.errors import DataError
-from metaforge.image_files import ImageForm
+from metaforge.image_form import ImageForm
 from metaforge.split_names import SPLITS
 
 #: Things that a line names one by one; the others are counted.

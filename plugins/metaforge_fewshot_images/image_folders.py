@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from metaforge.image_files import ImageForm, Listing, image_blocks, list_images
+from metaforge.image_files import image_blocks
+from metaforge.image_form import ImageForm
+from metaforge.image_listing import Listing, list_images
 from metaforge.split_names import SPLITS
 from metaforge_fewshot_images.content import Content, few, nothing, numbered
 

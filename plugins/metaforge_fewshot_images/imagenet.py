@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from metaforge.image_files import ImageForm
+from metaforge.image_form import ImageForm
 from metaforge.split_names import SPLITS
 from metaforge_fewshot_images import png_pickles
 from metaforge_fewshot_images.content import Content, Counts, nothing

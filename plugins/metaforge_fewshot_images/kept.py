@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from metaforge.components import Context
 from metaforge.errors import DataError
-from metaforge.records import whole_file, write_atomic
+from metaforge.kept_images import write_images
+from metaforge.records import write_atomic
 from metaforge.storage import DiskRows, numbers_of
 from metaforge_fewshot_images.content import Content
 
@@ -39,7 +39,7 @@ def in_memory(content: Content, context: Context) -> tuple[np.ndarray, str]:
         first += len(block)
     if content.slow:
         try:
-            _write(path, iter([images]), _shape(content))
+            _write(path, [images], _shape(content))
         except DataError as error:
             context.report(f"note: the images are not kept for the next run: {error}")
     return images, digest.hexdigest()
@@ -75,20 +75,6 @@ def _digest_of(path: Path, content: Content) -> str:
     return found if whole and isinstance(found, str) else ""
 
 
-def _write(path: Path, blocks: Iterator[np.ndarray], shape: tuple[int, ...]) -> None:
-    header: dict[str, Any] = {"descr": "|u1", "fortran_order": False, "shape": shape}
-    digest = hashlib.blake2b(digest_size=16)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(
-            f"{path.parent} cannot be made ({error.strerror}): set METAFORGE_CACHE to a folder "
-            "that can be written"
-        ) from error
-    with whole_file(path) as file:
-        np.lib.format.write_array_header_1_0(file, header)
-        for block in blocks:
-            data = np.ascontiguousarray(block).data
-            digest.update(data)
-            file.write(data)
-    write_atomic(path.with_suffix(".json"), json.dumps({"digest": digest.hexdigest()}).encode())
+def _write(path: Path, blocks: Iterable[np.ndarray], shape: tuple[int, ...]) -> None:
+    digest = write_images(path, shape, blocks)
+    write_atomic(path.with_suffix(".json"), json.dumps({"digest": digest}).encode())

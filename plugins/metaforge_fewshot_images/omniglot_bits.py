@@ -9,7 +9,7 @@ import numpy as np
 
 from metaforge.components import Context
 from metaforge.errors import DataError
-from metaforge.image_files import ImageForm
+from metaforge.image_form import ImageForm
 from metaforge_arrays.files import Arrays
 from metaforge_fewshot_images.content import Content, identity_of, numbered
 from metaforge_fewshot_images.omniglot_files import Found, unusable

@@ -13,7 +13,9 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from metaforge.components import Context
-from metaforge.image_files import ImageForm, image_blocks, list_images
+from metaforge.image_files import image_blocks
+from metaforge.image_form import ImageForm
+from metaforge.image_listing import list_images
 from metaforge_fewshot_images.blobs import Blobs
 from metaforge_fewshot_images.content import Content, few, identity_of, nothing, numbered
 

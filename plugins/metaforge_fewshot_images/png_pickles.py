@@ -20,7 +20,8 @@ import numpy as np
 
 from metaforge.components import Context
 from metaforge.errors import DataError
-from metaforge.image_files import ImageForm, image_blocks
+from metaforge.image_files import image_blocks
+from metaforge.image_form import ImageForm
 from metaforge.pickle_arrays import Array, BadPickle, as_text
 from metaforge.pickles import read_pickle_file
 from metaforge.split_names import SPLITS

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metaforge.components import Context
-from metaforge.image_files import ImageForm
+from metaforge.image_form import ImageForm
 from metaforge.pickle_arrays import Array, BadPickle, as_text
 from metaforge.pickles import read_pickle_file
 from metaforge.split_names import SPLITS

@@ -301,7 +301,7 @@ def test_a_cache_folder_that_cannot_be_made_or_has_no_room(folder, tmp_path, con
     with pytest.raises(DataError, match="METAFORGE_CACHE"):
         load(options(folder), Context(cache_dir=tmp_path / "file"), None)
     usage = shutil.disk_usage(tmp_path)._replace(free=100)
-    monkeypatch.setattr(image_index.shutil, "disk_usage", lambda path: usage)
+    monkeypatch.setattr("metaforge.kept_images.shutil.disk_usage", lambda path: usage)
     with pytest.raises(DataError, match=r"which has 0 MiB left: set METAFORGE_CACHE"):
         load(options(folder), context, None)
 
