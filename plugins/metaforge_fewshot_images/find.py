@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,10 @@ _FINDERS: dict[str, Callable[[Any, bool], Content | None]] = {
     "mini_imagenet": imagenet.find_mini,
     "tiered_imagenet": imagenet.find_tiered,
 }
+
+
+#: What ``check`` found last, for ``facts``, which are asked for next: to look takes long.
+_checked: deque[tuple[BenchmarkOptions, Content]] = deque(maxlen=8)
 
 
 def find(options: BenchmarkOptions, unpack: bool = True) -> Content:
@@ -68,6 +73,7 @@ def check(options: BenchmarkOptions, context: Context) -> list[str]:
         return arrays_layout.check(made, context)
     try:
         content = find(options, unpack=False)
+        _checked.append((options, content))
         return problems(task_pools(options, content), options.sizes())
     except DataError as error:
         return str(error).splitlines()
@@ -78,7 +84,7 @@ def facts(options: BenchmarkOptions, context: Context) -> DataFacts:
     where the files cannot be used."""
     if options.is_features:
         return arrays_layout.facts(as_arrays(options), context)
-    content = find(options, unpack=False)
+    content = _just_checked(options) or find(options, unpack=False)
     classes = {
         split: frozenset(label for pool in pools for label in pool.class_names)
         for split, pools in task_pools(options, content).items()
@@ -87,6 +93,15 @@ def facts(options: BenchmarkOptions, context: Context) -> DataFacts:
     if options.backbone is None:
         return DataFacts(width=shape[0] * shape[1] * shape[2], classes=classes, shape=shape)
     return DataFacts(classes=classes, shape=shape if options.sees_images else None)
+
+
+def _just_checked(options: BenchmarkOptions) -> Content | None:
+    """What the check of the same options found, once."""
+    for pair in _checked:
+        if pair[0] == options:
+            _checked.remove(pair)
+            return pair[1]
+    return None
 
 
 def has_groups(options: BenchmarkOptions) -> bool:
