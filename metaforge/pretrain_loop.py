@@ -145,7 +145,7 @@ class Training:
             f"few-shot on validation classes {100 * judged['mean']:.1f} %"
         )
         last = recipe.keep == "last"
-        if last or self.kept < 0 or judged["mean"] > self.found[self.kept]["few_shot"]["mean"]:
+        if last or self.kept < 0 or judged["mean"] >= self.found[self.kept]["few_shot"]["mean"]:
             self.kept = epoch
             state = {} if last else self.module.state_dict()
             self.best = {name: value.clone() for name, value in state.items()}

@@ -65,7 +65,7 @@ class Pretraining(Section):
     keep: Literal["best", "last"] = Field(
         "best",
         description="which epoch's weights: the best on the validation classes, by the first head, "
-        "or the last",
+        "or the last; of several that are best the last",
     )
     held_out: float = Field(
         0.05, gt=0, lt=1, description="share of the training images that accuracy is measured on"
