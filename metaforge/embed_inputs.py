@@ -118,7 +118,7 @@ def of_arrays(path: Path) -> Inputs:
 
     def digest(stretch: range) -> str:
         some = images[stretch.start : stretch.stop]
-        return f"{images.dtype} {hashlib.blake2b(np.ascontiguousarray(some).data).hexdigest()}"
+        return f"{images.dtype} {hashlib.blake2b(some.tobytes()).hexdigest()}"
 
     def read(stretches: Sequence[range]) -> Iterator[Tensor]:
         return (content[stretch.start : stretch.stop] for stretch in stretches)

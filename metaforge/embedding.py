@@ -6,7 +6,7 @@ Symbols: n images of c channels, p features.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -126,7 +126,7 @@ def feature_blocks(
     """
     if count <= first:
         return
-    each = each or block_size(read(0, 1), backbone)
+    each = each or block_size(read(0, 1).shape, backbone.images)
     for start in range(first, count, each):
         images = read(start, min(start + each, count))
         yield embed(backbone, images.to(device)).cpu()
@@ -139,10 +139,10 @@ def rows_of(images: Tensor | DiskRows) -> Callable[[int, int], Tensor]:
     return lambda start, stop: images[start:stop]
 
 
-def block_size(images: Tensor, backbone: Backbone) -> int:
-    """How many images a forward pass takes: by the pixels that the backbone sees."""
-    form = backbone.images
-    height, width = images.shape[-2:] if form is None else (form.height, form.width)
+def block_size(shape: Sequence[int], form: ImageForm | None) -> int:
+    """How many images [*, height, width] a forward pass takes, of a backbone that wants the form:
+    by the pixels that it sees."""
+    height, width = shape[-2:] if form is None else (form.height, form.width)
     return max(1, _PIXELS // (height * width))
 
 

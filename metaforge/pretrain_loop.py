@@ -215,7 +215,7 @@ def loss_of(
 
 def features_of_rows(backbone: Trainable, images: LabelledImages, rows: Tensor) -> Tensor:
     """[len(rows), width], a block at a time."""
-    each = _BLOCK if len(images.shape) != 3 else block_size(torch.empty(1, *images.shape), backbone)
+    each = block_size(images.shape, backbone.images) if len(images.shape) == 3 else _BLOCK
     blocks = (in_form(images.inputs(some), backbone.images) for some in rows.split(each))
     return torch.cat([backbone.features(block) for block in blocks])
 
