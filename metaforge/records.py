@@ -60,10 +60,7 @@ def whole_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
     Raises ``DataError`` where there is something at ``path`` already, before anything is
     written (``force`` replaces a folder), and where the disk fails.
     """
-    if path.is_dir() and not force:
-        raise DataError(f"{path}: exists; nothing is overwritten without --force")
-    if path.exists() and not path.is_dir():
-        raise DataError(f"{path}: is a file; expected the name of a folder to be made")
+    refuse_taken(path, force=force)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         part.mkdir(parents=True)
@@ -76,6 +73,14 @@ def whole_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
         if not isinstance(error, OSError):
             raise
         raise DataError(f"{path}: cannot write: {error.strerror}") from error
+
+
+def refuse_taken(path: Path, *, force: bool = False) -> None:
+    """``DataError`` where no folder can be made at ``path``, or one is there (unless ``force``)."""
+    if path.is_dir() and not force:
+        raise DataError(f"{path}: exists; nothing is overwritten without --force")
+    if path.exists() and not path.is_dir():
+        raise DataError(f"{path}: is a file; expected the name of a folder to be made")
 
 
 def digest(path: Path) -> str:

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from metaforge import environment, stages
+from metaforge import environment, seeding, stages
 from metaforge.arms import BankFacts, conditional
 from metaforge.conditioning import Conditioner
-from metaforge.contracts import Params
+from metaforge.contracts import InnerAlgorithm, Params
+from metaforge.creation import create
 from metaforge.errors import DataError, PluginError, RecipeError
 from metaforge.learner.own_task import OwnTask, own_task
 from metaforge.metatrain import WarmStart
 from metaforge.recipe.schema import Recipe
 from metaforge.scoring import Scorer, keep
 from metaforge.stages import Parts
-from metaforge.tasks import TaskShape
+from metaforge.tasks import TaskBatch, TaskShape
 
 if TYPE_CHECKING:
     from metaforge.adapted import Adapted
@@ -76,10 +77,27 @@ class Bank:
             kept = found[0][0].cpu().numpy(), found[1][0].cpu().numpy()
         arm = conditional(recipe, self.facts, kept)
         last: list[Params] = []
-        conditioner = Conditioner(recipe, parts.source, parts.inner, self.start)
+        inner = self._serving(task.support)
+        conditioner = Conditioner(recipe, parts.source, inner, self.start)
         skipped = conditioner.run(task.support, arm, (settings.steps,), last.append)
         recalled = None if kept is None else (kept[0].tolist(), kept[1].tolist())
         return Conditioned(last[0], task, settings.steps, recalled, skipped)
+
+    def _serving(self, support: TaskBatch) -> InnerAlgorithm:
+        """The algorithm; one that draws noise for as many rows as it was told of is told of a
+        larger support's."""
+        parts, rows = self.parts, support.support_x.shape[1]
+        shape = parts.source.shape
+        classes = 1 if shape.kind == "regression" else support.outputs
+        each = -(-rows // classes)
+        if each <= min(shape.shots, shape.queries):
+            return parts.inner
+        if parts.inner.draw_noise(torch.Generator().manual_seed(0), 1) is None:
+            return parts.inner
+        larger = replace(shape, shots=max(each, shape.shots), queries=max(each, shape.queries))
+        inner: InnerAlgorithm = create("inner_algorithm", parts.recipe.inner, parts.context)
+        inner.init(larger, seeding.generator(parts.recipe.seed, "init"))
+        return inner
 
     def _seen(self, task: OwnTask) -> Any:
         """The task as the kernel sees it."""

@@ -21,6 +21,13 @@ CASES = {
     "uncertain": {"weighting": {"use": "uncertainty"}},
     "unequal": {"data": {"shots": [1, 3]}},
     "regression": {},
+    "transductive": {
+        "data": {"x": "images", "normalize": "none"},
+        "meta_train": {"steps": 1, "batch": 2, "validation_targets": 2},
+        "condition": {"steps": 1, "batch": 2, "top_m": 2},
+        "evaluate": {"targets": 2, "workers": 1},
+    },
+    "images": {"data": {"x": "images", "normalize": "none"}},
     "selected": {"select": {"grid": {"condition.top_m": [4, 16]}, "targets": 3}},
 }
 INNER = {
@@ -28,16 +35,22 @@ INNER = {
     "uncertain": "ls",
     "unequal": "maml",
     "regression": "maml",
+    "images": "ls",
+    "transductive": {
+        "use": "maml",
+        "model": {"use": "conv4", "filters": 2, "norm": "batch", "transductive": True},
+        "steps": 1,
+    },
     "selected": "ls",
 }
 
 
 def arrays(folder: Path, seed: int = 0) -> Path:
-    """An npz file of clustered features, with images of 4 x 4 pixels beside them."""
+    """An npz file of clustered features, with images of 16 x 16 pixels beside them."""
     rng = np.random.default_rng(seed)
     means = rng.normal(size=(CLASSES, WIDTH))
     x = np.repeat(means, ROWS, 0) + 0.7 * rng.normal(size=(CLASSES * ROWS, WIDTH))
-    images = rng.integers(0, 256, (CLASSES * ROWS, 4, 4))
+    images = rng.integers(0, 256, (CLASSES * ROWS, 16, 16))
     path = folder / "data.npz"
     y = np.repeat(np.arange(CLASSES), ROWS)
     np.savez(path, X=x.astype("float32"), images=images.astype("uint8"), y=y, split=SPLIT)
