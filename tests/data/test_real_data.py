@@ -156,7 +156,7 @@ def test_omniglot_turned_has_the_classes_that_the_field_counts(tmp_path):
     assert source.shape.input_shape == (1, 28, 28)
 
 
-# -- the same files as the data sets that they are of ----------------------------------------------
+# -- the same files as the data sets that they are of --------------------------------------------
 
 
 def published(name, **options):
