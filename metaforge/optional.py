@@ -38,7 +38,9 @@ MLFLOW = OptionalPackage("mlflow", "tracker mlflow", "pip install 'metaforge[mlf
 PYARROW = OptionalPackage("pyarrow", "Parquet files", "pip install 'metaforge[parquet]'")
 TIMM = OptionalPackage("timm", "backbone timm", "pip install 'metaforge[timm]'")
 TORCHVISION = OptionalPackage(
-    "torchvision", "backbone torchvision", "pip install 'metaforge[torchvision]'"
+    "torchvision",
+    "backbone torchvision, metaforge data --download",
+    "pip install 'metaforge[torchvision]'",
 )
 #: Those that results depend on, those that only read files, and those that only watch.
 COMPUTING, READING = (LEARN2LEARN, HIGHER, TIMM, TORCHVISION), (PYARROW,)

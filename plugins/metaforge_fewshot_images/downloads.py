@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from metaforge.errors import DataError, one_line
-from metaforge.optional import LEARN2LEARN
+from metaforge.optional import LEARN2LEARN, TORCHVISION
 
 #: Where learn2learn's authors keep copies of both ImageNet sets.
 _RECORD = "https://zenodo.org/record/7978538/files"
-_TORCHVISION = "pip install torchvision, in the version that its page names for your torch"
 
 
 def omniglot(folder: Path) -> None:
@@ -53,7 +52,7 @@ def _torchvision() -> Any:
     except Exception as error:  # beside another torch it raises what it will
         raise DataError(
             f"torchvision downloads it, and cannot be imported ({one_line(error)}): "
-            f"{_TORCHVISION}; or place the files yourself"
+            f"{TORCHVISION.command}; or place the files yourself"
         ) from error
 
 

@@ -51,6 +51,7 @@ def load(
         augment=options.augment,
         images=images,
         sample_names=content.names or None,
+        preprocess=seen.preprocess,
     )
 
 

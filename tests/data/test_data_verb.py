@@ -258,7 +258,7 @@ def test_torchvision_downloads_cifar_and_omniglot(cli, torchvision, tmp_path):
 @pytest.mark.parametrize(
     ("name", "module", "words"),
     [
-        ("cifar_fs", "torchvision.datasets", "pip install torchvision"),
+        ("cifar_fs", "torchvision.datasets", "pip install 'metaforge[torchvision]'"),
         ("tiered_imagenet", "learn2learn.data.utils", "pip install --no-deps"),
     ],
 )
