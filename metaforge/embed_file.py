@@ -61,7 +61,7 @@ def write_features(
     features that are not finite.
     """
     start = time.perf_counter()
-    each = batch or block_size(inputs.shape, backbone.images)
+    each = batch or block_size(inputs.shape, backbone.images, context.device)
     parts = parts_of(inputs, backbone, each)
     digest = _digest(repr([part.name for part in parts]))
     told = {

@@ -215,7 +215,9 @@ def loss_of(
 
 def features_of_rows(backbone: Trainable, images: LabelledImages, rows: Tensor) -> Tensor:
     """[len(rows), width], a block at a time."""
-    each = block_size(images.shape, backbone.images) if len(images.shape) == 3 else _BLOCK
+    each = _BLOCK
+    if len(images.shape) == 3:
+        each = block_size(images.shape, backbone.images, images.device.type)
     blocks = (in_form(images.inputs(some), backbone.images) for some in rows.split(each))
     return torch.cat([backbone.features(block) for block in blocks])
 

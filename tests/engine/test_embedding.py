@@ -12,7 +12,15 @@ from torch.nn import functional as F
 
 from metaforge.components import Context
 from metaforge.contracts import Backbone
-from metaforge.embedding import embed, feature_blocks, features_of, in_form, rows_of, views
+from metaforge.embedding import (
+    block_size,
+    embed,
+    feature_blocks,
+    features_of,
+    in_form,
+    rows_of,
+    views,
+)
 from metaforge.errors import DataError, PluginError
 from metaforge.image_options import FeatureOptions
 from metaforge.storage import DiskRows
@@ -94,6 +102,13 @@ def test_blocks_that_are_taken_up_again_are_those_of_one_go(pixels):
     rest = list(feature_blocks(rows_of(pixels), 50, backbone, "cpu", first=24, each=8))
     assert torch.equal(torch.cat(rest), torch.cat(whole[3:]))
     assert list(feature_blocks(rows_of(pixels), 50, backbone, "cpu", first=50)) == []
+
+
+def test_a_block_is_measured_by_what_the_backbone_sees():
+    assert block_size((1, 28, 28), None, "cpu") == 128
+    assert block_size((3, 84, 84), form(1, 28, 28), "cpu") == 128
+    assert block_size((3, 56, 28), None, "cuda:1") == 1024
+    assert block_size((3, 2000, 2000), None, "cpu") == 1
 
 
 def test_views_show_the_learner_and_the_kernel_what_the_options_say(tmp_path, pixels):
