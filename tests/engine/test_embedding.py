@@ -118,18 +118,21 @@ def test_views_show_the_learner_and_the_kernel_what_the_options_say(tmp_path, pi
         return views(pixels, "a", made, FeatureOptions.model_validate(options), context)
 
     named = {"backbone": {"use": "halves"}}
-    x, features, scale = seen(None)
-    assert x is pixels
-    assert features is None
-    assert scale == 1 / 255
+    found = seen(None)
+    assert found.x is pixels
+    assert found.features is None
+    assert found.scale == 1 / 255
+    assert found.preprocess["input"].backbone is None
     plain = seen(Halves(), **named, normalize="none").x
-    x, features, scale = seen(Halves(), **named)
-    assert torch.equal(x, F.normalize(plain, dim=-1))
-    assert features is None
-    assert scale is None
-    x, features, scale = seen(Halves(), **named, input="images")
-    assert x is pixels
-    assert torch.equal(features, F.normalize(plain, dim=-1))
+    found = seen(Halves(), **named)
+    assert torch.equal(found.x, F.normalize(plain, dim=-1))
+    assert found.features is None
+    assert found.scale is None
+    assert found.preprocess["input"].backbone == {"use": "halves"}
+    found = seen(Halves(), **named, input="images")
+    assert found.x is pixels
+    assert torch.equal(found.features, F.normalize(plain, dim=-1))
+    assert found.preprocess["features"].backbone_fingerprint == Halves.fingerprint
 
 
 # -- the form ------------------------------------------------------------------------------
