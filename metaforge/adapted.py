@@ -12,7 +12,7 @@ Loading adapts theta to the support again, and holds what it makes of it against
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -119,16 +119,25 @@ class Adapted:
         Raises ``DataError`` where there is something at ``path`` (``force`` replaces a folder),
         or the disk fails.
         """
+        with whole_folder(Path(path), force=force) as folder:
+            save_tensors(folder / _FILE, self._tensors())
+            files = {_FILE: digest(folder / _FILE)}
+            write_json(folder / "model.json", {**self._facts(), "files": files})
+
+    def __reduce__(self) -> Any:
+        """As its folder holds it, so that pickling asks nothing of the algorithm."""
+        tensors = {name: value.cpu().numpy() for name, value in self._tensors().items()}
+        return _unpickled, (self._facts(), tensors)
+
+    def _tensors(self) -> dict[str, Tensor]:
         tensors = {f"theta/{name}": value for name, value in self.theta.items()}
         tensors |= {"support_x": self.support.support_x, "support_y": self.support.support_y}
         tensors["outputs"] = _own_outputs(self.module, self.support)
         arrays = self.preprocess.arrays().items()
         tensors |= {f"preprocess/{name}": torch.from_numpy(array) for name, array in arrays}
-        with whole_folder(Path(path), force=force) as folder:
-            save_tensors(folder / _FILE, tensors)
-            write_json(folder / "model.json", self._facts(folder))
+        return tensors
 
-    def _facts(self, folder: Path) -> dict[str, Any]:
+    def _facts(self) -> dict[str, Any]:
         shape = shape_of(self.support)
         return {
             "format": FORMAT,
@@ -144,7 +153,6 @@ class Adapted:
             "preprocess": self.preprocess.facts(),
             "components": environment.of_choice("inner", "inner_algorithm", self.choice),
             "origin": self.origin,
-            "files": {_FILE: digest(folder / _FILE)},
         }
 
 
@@ -180,18 +188,17 @@ def load(path: str | Path, *, context: Context | None = None, device: str | None
         )
     refuse_other_files(path, told["files"])
     tensors, _ = load_tensors(path / _FILE)
-    context = context or Context()
     picked = environment.pick_device(device or "auto")
-    context = Context(
-        device=picked,
-        dtype=told["precision"],
-        report=context.report,
-        progress=context.progress,
-        base_dir=context.base_dir,
-    )
+    context = replace(context or Context(), device=picked, dtype=told["precision"])
     found = _restored(path, told, tensors, context)
     _refuse_other_outputs(path, told, found, tensors["outputs"])
     return found
+
+
+def _unpickled(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Adapted:
+    """What ``Adapted.__reduce__`` gives, on the CPU."""
+    tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
+    return _restored(Path("<pickle>"), facts, tensors, Context(dtype=facts["precision"]))
 
 
 def _restored(

@@ -42,7 +42,8 @@ TORCHVISION = OptionalPackage(
     "backbone torchvision, metaforge data --download",
     "pip install 'metaforge[torchvision]'",
 )
-#: Those that results depend on, those that only read files, and those that only watch.
+SKLEARN = OptionalPackage("sklearn", "metaforge.sklearn", "pip install 'metaforge[sklearn]'")
+#: Those that results depend on, those that only read files, those that only watch; and all.
 COMPUTING, READING = (LEARN2LEARN, HIGHER, TIMM, TORCHVISION), (PYARROW,)
 WATCHING = (TENSORBOARD, MLFLOW)
-OPTIONAL = (*COMPUTING, *READING, *WATCHING)
+OPTIONAL = (*COMPUTING, *READING, *WATCHING, SKLEARN)

@@ -141,6 +141,10 @@ class Learner:
     def __post_init__(self) -> None:
         self.parts.theta_hat = self.start.theta
 
+    def __deepcopy__(self, memo: Any) -> Learner:
+        """Itself: use does not change it, and its data can be large."""
+        return self
+
     @property
     def shape(self) -> TaskShape:
         """Of the run's own tasks."""

@@ -52,7 +52,7 @@ def load_learner(
     return from_bundle(path if (path / BUNDLE).is_file() else path / OWN, context, device)
 
 
-def find(source: str | Path) -> Path:
+def find(source: str | os.PathLike[str]) -> Path:
     """The folder that ``source`` means. ``DataError`` where it is none of a learner or model."""
     if not isinstance(source, str | os.PathLike):
         raise DataError(
