@@ -27,6 +27,7 @@ from torch import Tensor
 
 from metaforge.tasks import SPLITS, TaskBatch, TaskSource, View
 from metaforge.testing.law import Law, check_all
+from metaforge.testing.shown import check_pictures
 
 Make = Callable[[int], TaskSource]
 _ARRAYS = ("support_x", "support_y", "query_x", "query_y", "support_mask", "query_mask", "task_ids")
@@ -98,6 +99,7 @@ def task_source_laws(
         of_classes("distinct classes", check_distinct_classes),
         of_classes("disjoint samples", check_samples),
         of_classes("identity of samples", check_identity),
+        of_classes("pictures", check_pictures),
         Law("splits", lambda: check_splits(drawn())),
         Law("seeds", lambda: check_seeds(make, splits, range(min(tasks, 100)))),
     ]

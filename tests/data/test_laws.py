@@ -123,9 +123,49 @@ class QueriesRenumbered(PooledTasks):
         return replace(made, query_y=made.outputs - 1 - made.query_y)
 
 
+class Shows(PooledTasks):
+    """Images of its tasks; each specimen below spoils one thing."""
+
+    def pictures(self, split, task_id):
+        return np.full((self.shape.outputs, 1, 8, 8), task_id, np.uint8)
+
+
+class ShowsReals(Shows):
+    def pictures(self, split, task_id):
+        return super().pictures(split, task_id) / 255
+
+
+class ShowsLists(Shows):
+    def pictures(self, split, task_id):
+        return super().pictures(split, task_id).tolist()
+
+
+class ShowsOneClass(Shows):
+    def pictures(self, split, task_id):
+        return super().pictures(split, task_id)[:1]
+
+
+class ShowsChannelsLast(Shows):
+    def pictures(self, split, task_id):
+        return super().pictures(split, task_id).transpose(0, 2, 3, 1)
+
+
+class ShowsOthers(Shows):
+    calls = 0
+
+    def pictures(self, split, task_id):
+        self.calls += 1
+        return super().pictures(split, task_id + self.calls)
+
+
 @pytest.mark.parametrize(
     ("check", "specimen", "law"),
     [
+        (laws.check_pictures, drawn(ShowsReals), "law of pictures: .* expected uint8"),
+        (laws.check_pictures, drawn(ShowsLists), "law of pictures: .* expected an array"),
+        (laws.check_pictures, drawn(ShowsOneClass), r"law of pictures: .* expected \[5, 1 or 3"),
+        (laws.check_pictures, drawn(ShowsChannelsLast), "law of pictures: .* shape"),
+        (laws.check_pictures, drawn(ShowsOthers), "law of pictures: .* each time"),
         (laws.check_purity, drawn(Stateful), "law of purity"),
         (laws.check_purity, drawn(Positional), "law of purity: another order"),
         (laws.check_labels, drawn(OneBased), "law of labels: support labels outside"),
@@ -152,7 +192,12 @@ def test_a_source_that_breaks_a_law_is_rejected(check, specimen, law):
         check(specimen)
 
 
+def test_pictures_that_are_images_are_lawful():
+    laws.check_pictures(drawn(Shows))
+
+
 CHECKS = (
+    laws.check_pictures,
     laws.check_purity,
     laws.check_labels,
     laws.check_shapes,

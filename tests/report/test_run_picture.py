@@ -25,9 +25,11 @@ from metaforge.task_sizes import TaskSizes
 from tests.report.markup import Page
 from tests.small import SMALL
 
+#: Few images, which are drawn once for all tests.
+FEW = {"per_letter": 12, "per_face": 1}
 GLYPHS = {
     **SMALL,
-    "data": {"use": "glyphs", "ways": 3, "shots": 1, "queries": 5},
+    "data": {"use": "glyphs", "ways": 3, "shots": 1, "queries": 3, **FEW},
     "inner": {"use": "ls", "hidden": 16},
 }
 ARMS = "evaluate.controls=[random_m]"
@@ -171,7 +173,7 @@ def test_a_cached_learner_brings_its_curve():
 
 
 def glyphs(**options):
-    options = {"ways": 3, "shots": 2, "queries": 2, **options}
+    options = {"ways": 3, "shots": 2, "queries": 2, **FEW, **options}
     return metaforge.create("dataset", "glyphs", context=Context(seed=0), **options)
 
 
@@ -189,8 +191,8 @@ def test_features_are_shown_by_the_images_behind_them():
 
 
 def test_a_mixture_shows_its_sources_images():
-    letters = {"use": "glyphs", "kinds": {"letters": 1, "typefaces": 0}}
-    faces = {"use": "glyphs", "kinds": {"letters": 0, "typefaces": 1}}
+    letters = {"use": "glyphs", "kinds": {"letters": 1, "typefaces": 0}, **FEW}
+    faces = {"use": "glyphs", "kinds": {"letters": 0, "typefaces": 1}, **FEW}
     mixture = metaforge.create(
         "dataset",
         "mixture",
