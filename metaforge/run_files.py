@@ -402,9 +402,11 @@ class Places(Shape):
 
 
 class SignatureMap(Shape):
-    """Two components of signatures of ``width`` numbers, and their shares of the variance."""
+    """Two components of signatures of ``width`` numbers, and their shares of the variance of the
+    bank's first ``fitted`` tasks."""
 
     shares: list[float]
+    fitted: int
     width: int
     bank: Places
     targets: Places

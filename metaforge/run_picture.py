@@ -161,6 +161,7 @@ def _map(parts: Parts, records: list[Json], chosen: list[Json]) -> Json:
     split = parts.recipe.evaluate.split
     return {
         "shares": shares,
+        "fitted": len(first),
         "width": every.shape[1],
         "bank": _placed(parts.source, "train", bank, project(every[bank])),
         "targets": _placed(parts.source, split, targets, project(_signed(parts, gram, targets))),

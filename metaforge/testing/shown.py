@@ -29,5 +29,6 @@ def check_pictures(drawn: Drawn) -> None:
         ways = source.shape.outputs
         fits = found.ndim == 4 and len(found) == ways and is_image(found.shape[1:])
         assert fits, f"{what}: shape {list(found.shape)}, expected [{ways}, 1 or 3, height, width]"
-        same = np.array_equal(found, source.pictures(drawn.split, task))
-        assert same, f"{what}: other ones each time"
+        again = source.pictures(drawn.split, task)
+        assert again is not None, f"{what}: none the second time"
+        assert np.array_equal(found, again), f"{what}: other ones each time"

@@ -112,6 +112,7 @@ def picture(n: int) -> dict[str, Any]:
         },
         "map": {
             "shares": [0.6, 0.2],
+            "fitted": 50,
             "width": 64,
             "bank": places(60),
             "targets": places(min(n, 300)),

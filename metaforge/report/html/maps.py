@@ -46,21 +46,22 @@ def signatures(
     parts = [axes.frame(f"component 1 ({shares[0]})", f"component 2 ({shares[1]})")]
     place = dict(zip(bank["ids"], zip(bank["x"], bank["y"], strict=True), strict=True))
     at = dict(zip(targets["ids"], zip(targets["x"], targets["y"], strict=True), strict=True))
+    parts.append(_cloud(axes, bank, styles, groups, "bank task", "faint", 2.6))
     parts += [
         svg.line(*_at(axes, at[target]), *_at(axes, place[task]), class_="link")
         for target, tasks in links.items()
         for task in tasks
     ]
-    parts.append(_cloud(axes, bank, styles, groups, "bank task", "faint", 2.6))
     parts.append(_cloud(axes, targets, styles, groups, "target", "outlined", 3.6))
     title = "Signatures of bank tasks and targets"
     drawing = svg.picture("signature-map", title, WIDTH, _TALL, *parts)
     total = 100 * sum(found["shares"])
     caption = (
-        f"The first two principal components of the signatures ({found['width']} numbers each) of "
-        f"{len(bank['ids'])} bank tasks, which have {total:.1f} % of their variance, and "
-        f"{len(targets['ids'])} targets in the same plane. Lines lead from the targets shown above "
-        "to the bank tasks that weigh most. The kernel sees all numbers, not these two."
+        f"The plane of the first two principal components of the signatures ({found['width']} "
+        f"numbers each) of the bank's first {found['fitted']} tasks: {total:.1f} % of their "
+        f"variance. {len(bank['ids'])} bank tasks and {len(targets['ids'])} targets; lines lead "
+        "from the targets shown above to the bank tasks that weigh most. The kernel sees all "
+        "numbers, not these two."
     )
     return Figure("signature-map", title, drawing, caption, _keys(styles, groups))
 
