@@ -38,13 +38,16 @@ class Classes:
         return found
 
     def per_class(self, option: str, values: np.ndarray) -> np.ndarray:
-        """An array with an entry for each class: in the labels' order, or indexed by label."""
+        """[C] of an array with an entry for each class, in the labels' order or indexed by label;
+        or for each row, alike within a class."""
         if values.ndim != 1:
             raise DataError(
-                f"{option} has shape {list(values.shape)}; expected [C], one for each class"
+                f"{option} has shape {list(values.shape)}; expected [C], one for each class, or [n]"
             )
         if len(values) == len(self):
             return values
+        if len(values) == len(self.of_row):
+            return self.of_classes(option, values)
         whole = self.labels.dtype.kind in "iu"
         if whole and self.labels[0] >= 0 and self.labels[-1] < len(values):
             return values[self.labels]

@@ -74,7 +74,8 @@ def _given(
     if len(mixed):
         raise DataError(
             f"split puts rows of one class in several splits ({len(mixed)} classes, "
-            f"first {str(classes.labels[mixed[0]])!r}); a class belongs to one split"
+            f"first {str(classes.labels[mixed[0]])!r}); a class belongs to one split: mend it, or "
+            "give three shares of the classes"
         )
     return split
 

@@ -13,6 +13,7 @@ from metaforge.class_pools import Division, numbered
 from metaforge.class_splits import split_of_class
 from metaforge.components import Context
 from metaforge.data_facts import DataFacts
+from metaforge.embedded import ORIGIN
 from metaforge.errors import DataError, said_by
 from metaforge.pools import Pool
 from metaforge.sampling_checks import problems
@@ -34,10 +35,19 @@ _ARRAYS = (
     "sample_names",
     "split",
 )
-
-
+#: Those that a file of ``metaforge embed`` has arrays for, by their names there.
+_EMBEDDED = {"split": "split", "sample_names": "files", "sample_group": "sample_group"}
 #: Bytes of numbers that the check reads: what it leaves to the run would take too long.
 _MOST = 32 * 2**20
+
+
+def completed(options: ArraysOptions, arrays: Arrays) -> ArraysOptions:
+    """The options with what a file of ``metaforge embed`` says of its rows, where they do not."""
+    if ORIGIN not in arrays.names:
+        return options
+    told = {option: name for option, name in _EMBEDDED.items() if name in arrays.names}
+    own = {option: name for option, name in told.items() if option not in options.model_fields_set}
+    return options.model_copy(update=own)
 
 
 def check(options: ArraysOptions, context: Context) -> list[str]:
@@ -45,6 +55,7 @@ def check(options: ArraysOptions, context: Context) -> list[str]:
     than 32 MiB are left to the loading, which ``context.report`` is told."""
     try:
         arrays = Arrays(options.path)
+        options = completed(options, arrays)
         if missing := arrays.missing({name: getattr(options, name) for name in _ARRAYS}):
             return [f"arrays: {line}" for line in missing]
         plain = make_pools(options, arrays)
@@ -98,6 +109,7 @@ def facts(options: ArraysOptions, context: Context) -> DataFacts:
     """Width, shape and class names. Labels without ``class_names`` are names if they are words;
     numbers mean something within their file alone. Raises what ``make_pools`` raises."""
     arrays = Arrays(options.path)
+    options = completed(options, arrays)
     option = "x" if options.features is None else "features"
     columns = options.bits if option == "x" else None
     width = prod(columns or arrays.header(option, getattr(options, option))[0][1:])

@@ -44,7 +44,9 @@ class ArraysOptions(ClassOptions):
         "training classes",
     )
     class_names: Array = Field(None, description="a name for each class; default: its label")
-    group: Array = Field(None, description="a group (superclass, alphabet, ...) for each class")
+    group: Array = Field(
+        None, description="a group (superclass, alphabet, ...) for each class, or each row"
+    )
     group_names: Array = Field(None, description="names of the numbers in group")
     sample_group: Array = Field(
         None,

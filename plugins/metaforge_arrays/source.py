@@ -14,7 +14,7 @@ from metaforge.tasks import View
 from metaforge_arrays.disk import on_disk
 from metaforge_arrays.files import Arrays
 from metaforge_arrays.inputs import Reader, images_preprocess
-from metaforge_arrays.layout import make_pools, task_pools, training_rows
+from metaforge_arrays.layout import completed, make_pools, task_pools, training_rows
 from metaforge_arrays.options import ArraysOptions
 
 
@@ -26,6 +26,7 @@ def load(options: ArraysOptions, context: Context) -> PooledTasks:
     that are constant are reported.
     """
     arrays = Arrays(options.path)
+    options = completed(options, arrays)
     pools = make_pools(options, arrays)
     reader = Reader(options, arrays, training_rows(pools), context)
     x: Tensor | DiskRows

@@ -132,8 +132,6 @@ def as_arrays(options: TableOptions) -> ArraysOptions:
     if "names" in own:
         own["sample_names"] = own.pop("names").astype(str)
     labels = table.columns[roles.label]
-    if "group" in own:
-        own["group"] = read_classes(labels, roles.label).of_classes("group", own["group"])
     read_classes(labels, f"column {told(roles.label)}")
     return ArraysOptions(x=_features(table, roles.features), y=labels, **shared | own)
 

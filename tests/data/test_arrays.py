@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
 
 import numpy as np
@@ -673,3 +674,44 @@ def test_samples_are_told_by_their_names():
     assert told == [[f"film {row}.png" for row in some] for some in rows]
     with pytest.raises(DataError, match=r"sample_names has shape \[3\], but y has 200 rows"):
         make(sample_names=names[:3])
+
+
+def embedded(tmp_path, **columns):
+    """A file as ``metaforge embed`` writes it, as far as ``arrays`` reads one."""
+    origin = {
+        "backbone": {"use": "pixels"},
+        "fingerprint": "0",
+        "images": {"channels": 1, "height": 2, "width": 2},
+    }
+    names = np.array([f"bird {c}/{row}.png" for row, c in enumerate(Y)])
+    split = np.array(["train", "val", "test", "train"])[Y % 4]
+    found = {"files": names, "split": split, "metaforge": np.array(json.dumps(origin)), **columns}
+    return save(tmp_path, **{name: values for name, values in found.items() if values is not None})
+
+
+def test_a_file_of_embed_says_splits_and_names(tmp_path):
+    path = embedded(tmp_path, group=np.array(["a", "b"])[Y % 2])
+    made = make(x="X", y="y", path=path)
+    told = made.describe_task("val", 0)
+    assert {int(name) % 4 for name in told["classes"]} == {1}
+    assert told["support"][0][0].startswith(f"bird {told['classes'][0]}/")
+    assert not check(ArraysOptions(path=path, **SMALL), Context())
+    grouped = make(x="X", y="y", path=path, group="group", within=1)
+    assert grouped.group_names == ("a", "b")
+
+
+def test_what_is_said_beside_a_file_of_embed_holds(tmp_path):
+    path = embedded(tmp_path)
+    shares = make(x="X", y="y", path=path, split=[0.5, 0.25, 0.25], sample_names=None)
+    plain = make(split=[0.5, 0.25, 0.25])
+    assert shares.fingerprint == plain.fingerprint
+    assert isinstance(shares.describe_task("val", 0)["support"][0][0], int)
+    unmarked = make(x="X", y="y", path=embedded(tmp_path, metaforge=None))
+    assert unmarked.fingerprint == make().fingerprint
+
+
+def test_groups_of_rows(tmp_path):
+    by_class, by_row = (make(group=g, within=1, ways=2) for g in (np.arange(CLASSES) % 2, Y % 2))
+    assert by_row.fingerprint == by_class.fingerprint
+    with pytest.raises(DataError, match="group differs between rows of one class"):
+        make(group=np.arange(len(Y)) // 100, within=1)
