@@ -67,6 +67,10 @@ def from_packed(path: Path, size: int, invert: bool) -> Found:
         groups=groups,
         group_names=alphabets,
         drawers=drawer[order].astype(np.int64),
+        names=[
+            f"{labels[label]}/{by}"
+            for label, by in zip(of_row[order].tolist(), drawer[order].tolist(), strict=True)
+        ],
     )
     return Found(
         content,

@@ -23,5 +23,6 @@ def metaforge_datasets() -> Sequence[Component]:
             groups=False,
             tasks=("classification",),
             facts="metaforge_leo_embeddings.layout:facts",
+            files="metaforge_leo_embeddings.layout:placement",
         )
     ]

@@ -9,12 +9,14 @@ from pathlib import Path
 from metaforge.components import Context
 from metaforge.data_facts import DataFacts
 from metaforge.errors import DataError
+from metaforge.placement import Placement, State
 from metaforge.pools import Pool
 from metaforge.sampling_checks import problems
 from metaforge_leo_embeddings.options import LeoEmbeddingsOptions
 from metaforge_leo_embeddings.tables import Table, read_table
 
 SPLITS = ("train", "val", "test")
+LICENCE = "none stated with the embeddings; of ImageNet images, for research that is not commercial"
 ARCHIVE = "http://storage.googleapis.com/leo-embeddings/embeddings.zip"
 
 
@@ -50,6 +52,32 @@ def read_tables(options: LeoEmbeddingsOptions) -> tuple[dict[str, Table], list[s
         except DataError as error:
             found.append(str(error))
     return tables, found + list(_disagreements(tables))
+
+
+def placement(options: LeoEmbeddingsOptions, context: Context) -> Placement:
+    """What ``metaforge data`` tells: of the features the shape alone is looked at."""
+    folder = _folder(options)
+    tables, found = read_tables(options)
+    state: State = "whole"
+    if found:
+        state = "damaged" if any(folder.glob("*_embeddings.pkl")) else "absent"
+    else:
+        found = [
+            f"{table.path}: {len(table.class_names)} classes, {len(table.values):,} images of "
+            f"{table.values.shape[1]} features"
+            for table in tables.values()
+        ]
+    return Placement(
+        folder=folder,
+        state=state,
+        found=tuple(found) if state != "absent" else (),
+        layouts=(
+            f"{options.subfolder.as_posix()}/train_embeddings.pkl, val_embeddings.pkl, "
+            "test_embeddings.pkl, in the folder dir or themselves there",
+        ),
+        source=ARCHIVE,
+        licence=LICENCE,
+    )
 
 
 def _folder(options: LeoEmbeddingsOptions) -> Path:

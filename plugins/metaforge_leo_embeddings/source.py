@@ -8,10 +8,8 @@ from metaforge.components import Context
 from metaforge.errors import DataError
 from metaforge.pooled import PooledTasks
 from metaforge_leo_embeddings.features import constant_columns, load_features
-from metaforge_leo_embeddings.layout import pools, read_tables
+from metaforge_leo_embeddings.layout import LICENCE, pools, read_tables
 from metaforge_leo_embeddings.options import LeoEmbeddingsOptions
-
-LICENCE = "none stated with the embeddings; of ImageNet images, for research that is not commercial"
 
 
 def load(options: LeoEmbeddingsOptions, context: Context) -> PooledTasks:

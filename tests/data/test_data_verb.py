@@ -15,6 +15,7 @@ import metaforge
 from metaforge.cli import main
 from metaforge.errors import DataError
 
+from ..plugins import leo_embeddings_files
 from .benchmark_files import write_caches, write_cifar, write_omniglot_bits, write_omniglot_folders
 
 NAMES = ("omniglot", "cifar_fs", "fc100", "mini_imagenet", "tiered_imagenet")
@@ -80,6 +81,23 @@ def test_whole_in_part_and_damaged(cli, tmp_path):
     assert code == DataError.exit_code
     assert "damaged" in out
     assert "it is truncated" in out
+
+
+def test_leo_s_embeddings(cli, tmp_path):
+    words = ("data", "leo_embeddings", f"dir={tmp_path}")
+    code, out, _ = cli(*words)
+    assert (code, "absent" in out) == (DataError.exit_code, True)
+    leo_embeddings_files.write(tmp_path)
+    code, out, _ = cli(*words)
+    assert code == 0
+    assert "9 classes, 180 images of 12 features" in out
+    path = leo_embeddings_files.folder_of(tmp_path) / "val_embeddings.pkl"
+    path.write_bytes(path.read_bytes()[:-9])
+    code, out, _ = cli(*words)
+    assert (code, "damaged" in out, "it is truncated" in out) == (DataError.exit_code, True, True)
+    code, _, err = cli(*words, "--download")
+    assert code == DataError.exit_code
+    assert "leo_embeddings: nothing downloads it; http://" in err
 
 
 @pytest.mark.parametrize(

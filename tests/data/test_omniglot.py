@@ -217,7 +217,12 @@ def test_it_keeps_every_law(make, roots, layout, tmp_path):
 
 def test_drawers_are_on_one_side(make, roots):
     apart, mixed = (make(roots["bits"], drawers=on, shots=3) for on in (True, False))
-    drawer = np.tile(np.arange(20), 7 * CHARACTERS)
+    drawer = {
+        f"{alphabet}/character{character:02d}/{by}": by
+        for alphabet in (*BACKGROUND, *EVALUATION)
+        for character in range(1, CHARACTERS + 1)
+        for by in range(1, 21)
+    }
     laws.check_sample_groups(laws.Drawn(apart, "train", range(40)), drawer)
     with pytest.raises(AssertionError):
         laws.check_sample_groups(laws.Drawn(mixed, "train", range(40)), drawer)
