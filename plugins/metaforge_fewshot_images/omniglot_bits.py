@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,44 +20,72 @@ PACKED = "omniglot28_bits.npz"
 SIDE = 28
 
 _BLOCK = 4096
+_LAYOUT = "Omniglot's packed bits"
 _ARRAYS = ("Xbits", "y", "drawer", "class_names", "class_lake_set")
+
+
+class _Packed(NamedTuple):
+    """Arrays of the file: bits [n, 98], class and drawer [n], names and Lake's set [C], and the
+    position of Vinyals' split [C] or None."""
+
+    bits: np.ndarray
+    y: np.ndarray
+    drawer: np.ndarray
+    names: np.ndarray
+    lake: np.ndarray
+    vinyals: np.ndarray | None
 
 
 def from_packed(path: Path, size: int, invert: bool) -> Found:
     """Bits of images of 28 x 28, 1 for ink, with Lake's and Vinyals' divisions."""
-    layout = "Omniglot's packed bits"
     try:
-        arrays = Arrays(path)
-        if missing := arrays.missing({name: name for name in _ARRAYS}):
-            return unusable(layout, (path,), missing)
-        bits, y, drawer, names, lake = (arrays.get(name, name) for name in _ARRAYS)
-        vinyals = None
-        if "class_vinyals_split" in arrays.names:
-            vinyals = arrays.get("split", "class_vinyals_split").astype(np.int64)
+        packed = _read(path)
     except DataError as error:
-        return unusable(layout, (path,), [str(error).removeprefix("arrays: ")])
-    problems = list(_odd_lengths(path, bits, y, drawer, names, lake))
+        lines = str(error).removeprefix("arrays: ").splitlines()
+        return unusable(_LAYOUT, (path,), lines)
+    problems = list(_odd_lengths(path, packed))
     if size != SIDE:
         problems.append(
             f"{path} has images of {SIDE} x {SIDE}, and size is {size}: set size: {SIDE}, or "
             "place Omniglot's archives"
         )
     if problems:
-        return unusable(layout, (path,), problems)
-    by_name = np.argsort(names, kind="stable")
-    of_row = np.argsort(by_name)[y]
-    order = np.lexsort((drawer, of_row))
+        return unusable(_LAYOUT, (path,), problems)
+    by_name = np.argsort(packed.names, kind="stable")
+    vinyals = None if packed.vinyals is None else packed.vinyals[by_name]
+    lake = packed.lake[by_name].astype(np.int64)
+    return Found(_content(path, packed, by_name, invert), lake, vinyals)
+
+
+def _read(path: Path) -> _Packed:
+    """Raises ``DataError`` for arrays that are not there, or damaged."""
+    arrays = Arrays(path)
+    if missing := arrays.missing({name: name for name in _ARRAYS}):
+        raise DataError("\n".join(missing))
+    vinyals = None
+    if "class_vinyals_split" in arrays.names:
+        vinyals = arrays.get("split", "class_vinyals_split").astype(np.int64)
+    bits, y, drawer, names, lake = (arrays.get(name, name) for name in _ARRAYS)
+    return _Packed(bits, y, drawer, names, lake, vinyals)
+
+
+def _content(path: Path, packed: _Packed, by_name: np.ndarray, invert: bool) -> Content:
+    """Classes by their names, and their images by drawer."""
+    of_row = np.argsort(by_name)[packed.y]
+    order = np.lexsort((packed.drawer, of_row))
+    labels = tuple(map(str, packed.names[by_name]))
+    alphabets, groups = numbered([label.split("/")[0] for label in labels])
+    drawers = packed.drawer[order].astype(np.int64)
 
     def blocks(context: Context) -> Iterator[np.ndarray]:
         for first in range(0, len(order), _BLOCK):
-            some = np.unpackbits(bits[order[first : first + _BLOCK]], axis=1)[:, : SIDE * SIDE]
-            ink = some.reshape(-1, 1, SIDE, SIDE) * np.uint8(255)
-            yield ink if invert else 255 - ink
+            rows = packed.bits[order[first : first + _BLOCK]]
+            ink = np.unpackbits(rows, axis=1)[:, : SIDE * SIDE] * np.uint8(255)
+            yield (ink if invert else 255 - ink).reshape(-1, 1, SIDE, SIDE)
 
-    labels = tuple(map(str, names[by_name]))
-    alphabets, groups = numbered([label.split("/")[0] for label in labels])
-    content = Content(
-        layout=layout,
+    rows = zip(of_row[order].tolist(), drawers.tolist(), strict=True)
+    return Content(
+        layout=_LAYOUT,
         places=(path,),
         form=ImageForm(1, SIDE, SIDE),
         class_names=labels,
@@ -66,27 +95,13 @@ def from_packed(path: Path, size: int, invert: bool) -> Found:
         identity=(*identity_of((path,)), invert),
         groups=groups,
         group_names=alphabets,
-        drawers=drawer[order].astype(np.int64),
-        names=[
-            f"{labels[label]}/{by}"
-            for label, by in zip(of_row[order].tolist(), drawer[order].tolist(), strict=True)
-        ],
-    )
-    return Found(
-        content,
-        lake[by_name].astype(np.int64),
-        None if vinyals is None else vinyals[by_name],
+        drawers=drawers,
+        names=[f"{labels[label]}/{by}" for label, by in rows],
     )
 
 
-def _odd_lengths(
-    path: Path,
-    bits: np.ndarray,
-    y: np.ndarray,
-    drawer: np.ndarray,
-    names: np.ndarray,
-    lake: np.ndarray,
-) -> Iterator[str]:
+def _odd_lengths(path: Path, packed: _Packed) -> Iterator[str]:
+    bits, y, drawer, names, lake, vinyals = packed
     rows = len(bits)
     if bits.shape != (rows, -(-SIDE * SIDE // 8)) or bits.dtype != np.uint8:
         yield f"{path}: Xbits is {list(bits.shape)} of {bits.dtype}; expected uint8 [n, 98]"
@@ -96,3 +111,5 @@ def _odd_lengths(
         yield f"{path}: y must be positions in the {len(names):,} class_names"
     if lake.shape != names.shape or names.dtype.kind != "U":
         yield f"{path}: class_lake_set and class_names must have an entry for each class"
+    if vinyals is not None and vinyals.shape != names.shape:
+        yield f"{path}: class_vinyals_split must have an entry for each class"

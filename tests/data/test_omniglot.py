@@ -322,6 +322,7 @@ def test_a_character_in_both_sets(make, tmp_path):
         ({"y": np.zeros(3, int)}, "one number for each of the 840 images"),
         ({"y": np.full(840, 99)}, "positions in the 42 class_names"),
         ({"class_lake_set": np.zeros(5, int)}, "an entry for each class"),
+        ({"class_vinyals_split": np.zeros(5, int)}, "class_vinyals_split must have an entry"),
     ],
 )
 def test_packed_bits_that_do_not_fit(make, tmp_path, changes, words):
