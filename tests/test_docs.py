@@ -48,7 +48,7 @@ def blocks(name: str, language: str) -> list[str]:
 def cauchy(tmp_path, monkeypatch):
     """The plugin of docs/plugins.md in a file of its own, loaded."""
     path = tmp_path / "cauchy.py"
-    path.write_text(_after("cauchy.py")[0])
+    path.write_text(after("cauchy.py")[0])
     monkeypatch.chdir(tmp_path)
     discovery.configure(Settings(files=(path,)))
     yield metaforge.create("task_kernel", "cauchy")
@@ -56,7 +56,7 @@ def cauchy(tmp_path, monkeypatch):
     del sys.modules["cauchy"]
 
 
-def _after(words: str) -> list[str]:
+def after(words: str) -> list[str]:
     """The blocks of Python of docs/plugins.md from some words on."""
     rest = text("docs/plugins.md").partition(words)[2]
     return re.findall(r"```python\n(.*?)```", rest, re.DOTALL)
@@ -64,7 +64,7 @@ def _after(words: str) -> list[str]:
 
 def law_test() -> dict:
     found: dict = {}
-    exec(_after("cauchy.py")[1], found)
+    exec(after("cauchy.py")[1], found)
     return found
 
 
@@ -125,8 +125,8 @@ def test_data_from_python_run(tmp_path, monkeypatch):
     assert found["source"].shape.outputs == 5
 
 
-def test_the_selection_of_the_readme_keeps_its_budget():
-    chosen = read(blocks("README.md", "yaml")[1], "README.md").data
+def test_the_selection_of_the_docs_keeps_its_budget():
+    chosen = read(blocks("docs/running.md", "yaml")[0], "docs/running.md").data
     whole = {"data": "glyphs", "inner": "ls", **chosen}
     trials = Trials(load(whole).recipe)
     assert trials.conditionings <= whole["select"]["budget"]
@@ -147,8 +147,8 @@ def test_the_commands_of_the_readme_are_verbs_or_options():
             assert found[1] in VERBS, line
 
 
-def test_the_first_table_of_the_readme_is_that_of_the_results():
-    lines = text("README.md").splitlines()
+def test_the_readme_has_the_headline_of_the_results():
+    lines = text("README.md").partition("## Where conditioning pays")[2].splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("|"))
     table = list(itertools.takewhile(lambda line: line.startswith("|"), lines[start:]))
     assert len(table) > 3

@@ -20,6 +20,7 @@ from metaforge.recipe.component_checks import component_problems
 from metaforge.recipe.dialect import dump
 from metaforge.recipe.document import Document, plain, read
 from metaforge.recipe.find import find_recipe
+from metaforge.recipe.other_data import without_oracle
 from metaforge.recipe.overrides import Change
 from metaforge.recipe.resolve import Chosen, Resolution, resolve
 from metaforge.recipe.schema import Recipe
@@ -165,8 +166,9 @@ def _resolved(
 ) -> ResolvedRecipe:
     presets.expand(document)
     found = _valid(document, base_dir)
+    dropped = without_oracle(document, found.chosen)
     validates = validated.expand(document, found.chosen)
-    if validates:
+    if dropped or validates:
         found = _valid(document, base_dir)
     assert found.recipe is not None
     return ResolvedRecipe(
@@ -175,7 +177,7 @@ def _resolved(
         source=source,
         base_dir=base_dir,
         overrides=overrides,
-        notes=(*notes, *validates),
+        notes=(*notes, *dropped, *validates),
         changes=changes(found.recipe, found.chosen),
         chosen=tuple(found.chosen),
         document=document,

@@ -327,3 +327,18 @@ def test_an_algorithm_that_does_not_serve_the_tasks(fakes, write_recipe):
 def test_data_that_do_not_say_their_kind_of_tasks_are_left_to_the_run(fakes, write_recipe):
     declared(fakes, 'Ls, "ridge head")', "tasks=('classification',)")
     assert load(write_recipe(), ["inner=ls"]).problems() == []
+
+
+def test_a_recipe_on_data_without_groups_leaves_its_oracle_out(fakes, write_recipe):
+    """With a note; one that is asked for beside the data is a fault."""
+    fakes.module("fakeplug_groups", "def groups(options): return options.shuffle")
+    declared(fakes, 'check="fakeplug_checks:check")', "groups='fakeplug_groups:groups'")
+    grouped = "data: {use: glyphs, shuffle: true}\ninner: maml\n"
+    recipe = write_recipe(f"{grouped}evaluate: {{controls: [random_m, oracle]}}\n")
+    assert load(recipe).recipe.evaluate.controls == ("random_m", "oracle")
+    other = load(recipe, ["data.shuffle=false"])
+    assert other.recipe.evaluate.controls == ("random_m",)
+    (note,) = other.notes
+    assert note.startswith("control oracle is left out: tasks of 'glyphs' have no groups here")
+    with pytest.raises(RecipeError, match="'glyphs' have no groups"):
+        load(recipe, ["data.shuffle=false", "evaluate.controls=[oracle]"])
