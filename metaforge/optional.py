@@ -43,7 +43,8 @@ TORCHVISION = OptionalPackage(
     "pip install 'metaforge[torchvision]'",
 )
 SKLEARN = OptionalPackage("sklearn", "metaforge.sklearn", "pip install 'metaforge[sklearn]'")
+ONNX = OptionalPackage("onnxruntime", "export to onnx", "pip install 'metaforge[onnx]'")
 #: Those that results depend on, those that only read files, those that only watch; and all.
 COMPUTING, READING = (LEARN2LEARN, HIGHER, TIMM, TORCHVISION), (PYARROW,)
 WATCHING = (TENSORBOARD, MLFLOW)
-OPTIONAL = (*COMPUTING, *READING, *WATCHING, SKLEARN)
+OPTIONAL = (*COMPUTING, *READING, *WATCHING, SKLEARN, ONNX)

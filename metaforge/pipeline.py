@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import os
-import statistics
 import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext, suppress
@@ -17,8 +16,8 @@ from typing import Any
 
 from metaforge import (
     environment,
+    evaluated,
     plugins,
-    results,
     run_files,
     run_picture,
     said,
@@ -41,7 +40,6 @@ from metaforge.errors import (
     RecipeError,
     one_line,
 )
-from metaforge.evaluation import Evaluator
 from metaforge.metatrain import WarmStart
 from metaforge.onlooker import Onlooker
 from metaforge.ranks import ALONE, Ranks
@@ -52,7 +50,6 @@ from metaforge.records import load_tensors, read_json, write_json
 from metaforge.report import html, render_lines
 from metaforge.rundir import RunDir
 from metaforge.scoring import TargetScores
-from metaforge.verdict import verdict
 from metaforge.warm_start import warm_start
 from metaforge.workers import WorkerLost
 
@@ -252,32 +249,10 @@ class _Run:
         """Every target's record, and what each recalls where it was computed here."""
         settings = parts.recipe.evaluate
         targets = range(settings.targets * settings.runs)
-        records, timings = self.folder.lines("targets.jsonl"), self.folder.lines("timings.jsonl")
-        done = min(len(records.records), len(timings.records))
-        # What is conditioned at once is done again at once: the bits are those of the batch.
-        records.truncate(done - done % parts.batch if done < len(targets) else done)
-        timings.truncate(len(records.records))
-        done = self.ranks.from_first(lambda: len(records.records))
-        scores = parts.score(settings.split, targets) if done < len(targets) else None
-        evaluator = Evaluator(
-            parts.recipe,
-            parts.source,
-            parts.inner,
-            start,
-            facts,
-            scores,
-            settings.split,
-            parts.workers,
-            parts.batch,
-            self.ranks,
+        observe = self._observe
+        return evaluated.targets(
+            parts, start, facts, targets, self.folder, self.console, self.ranks, observe
         )
-        with self.console.stage("targets", len(targets), done) as advance:
-            for evaluated in evaluator.run(targets, done):
-                records.append(evaluated.record)
-                timings.append(evaluated.seconds)
-                self._observe("target_evaluated", record=evaluated.record)
-                advance(1, "")
-        return records.records, scores
 
     def _spared(self, what: str, make: Callable[[], object]) -> None:
         """Make what only shows results: where it fails, that is told and costs no result."""
@@ -296,36 +271,13 @@ class _Run:
         records: list[dict[str, Any]],
         seconds: float,
     ) -> dict[str, Any]:
-        regression = parts.source.shape.kind == "regression"
-        found = results.compute(parts.recipe, records, regression)
-        timings = self.folder.lines("timings.jsonl").records
         table = self.folder.path / "select.json"
         selected = read_json(table, run_files.Selected) if self.recipe.select else None
         theta_hat = self.folder.artifacts / "theta_hat.safetensors"
-        found |= {
-            "recipe": self.recipe.name,
-            "split": parts.recipe.evaluate.split,
-            "task": said.task_facts(parts),
-            "steps": parts.recipe.condition.steps,
-            "meta_train": load_tensors(theta_hat, run_files.MetaTrained)[1],
-            "transductive": said.is_transductive(parts),
-            "inner": {"use": parts.recipe.inner.use, **parts.inner.describe()},
-            "fits": said.fit_facts(parts, facts),
-            "selected": selected and selected["chosen"],
-            "selection": selected,
-            "notes": self.notes,
-            "seconds": {
-                "this_process": seconds,
-                "per_target": {
-                    arm: statistics.fmean([t[arm] for t in timings if arm in t])
-                    for arm in found["curve"]["mean"]
-                },
-            },
-        }
-        found["verdict"] = verdict(parts.recipe, records, regression, found["fits"])
-        found["warnings"] += said.training_warning(found["meta_train"])
-        found["warnings"] += said.kernel_warning(found["fits"])
-        found["warnings"] += selected["warnings"] if selected else []
+        trained = load_tensors(theta_hat, run_files.MetaTrained)[1]
+        timings = self.folder.lines("timings.jsonl").records
+        found = evaluated.results_of(parts, facts, records, timings, trained, selected, seconds)
+        found["notes"] = self.notes
         write_json(self.folder.path / "results.json", found)
         return found
 
