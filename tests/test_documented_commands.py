@@ -79,7 +79,9 @@ class Reader:
         (folder / "small.csv").write_text(table())
         plugin = after("cauchy.py")[0]
         (folder / "cauchy.py").write_text(plugin)
-        (folder / "my_kernel.py").write_text(plugin.replace('"cauchy"', '"mine"'))
+        (folder / "my_kernel.py").write_text(
+            plugin.replace('"cauchy"', '"mine"').replace("cauchy:", "my_kernel:")
+        )
         (folder / "my.yaml").write_text((folder / "mine.yaml").read_text())
         (folder / "recipes").symlink_to(ROOT / "recipes")
 
