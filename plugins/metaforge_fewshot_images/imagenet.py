@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,8 +19,9 @@ MINI = Counts({"train": 64, "val": 16, "test": 20}, each=600)
 TIERED = Counts(
     {"train": 351, "val": 97, "test": 160}, {"train": 448_695, "val": 124_261, "test": 206_209}
 )
-_MINI_FOLDERS = (".", "mini-imagenet", "miniimagenet", "mini_imagenet", "miniImageNet")
-_TIERED_FOLDERS = (".", "tiered-imagenet", "tieredimagenet", "tiered_imagenet", "tieredImageNet")
+#: Folders that they are looked for in, those of their names first.
+_MINI_FOLDERS = ("mini-imagenet", "miniimagenet", "mini_imagenet", "miniImageNet", ".")
+_TIERED_FOLDERS = ("tiered-imagenet", "tieredimagenet", "tiered_imagenet", "tieredImageNet", ".")
 _MINI_PICKLES = (
     "mini-imagenet-cache-{}.pkl",
     "miniImageNet_category_split_{}.pickle",
@@ -55,14 +55,11 @@ def find_tiered(options: TieredImagenetOptions, unpack: bool = True) -> Content 
 
 
 def _images(folders: list[Path], form: ImageForm) -> Content | None:
-    layouts: tuple[tuple[str, Callable[[Path, ImageForm], Content]], ...] = (
-        ("train.csv", from_tables),
-        ("train", from_folder),
-    )
     for folder in folders:
-        for name, read in layouts:
-            if (folder / name).exists():
-                return read(folder, form)
+        if (folder / "train.csv").is_file():
+            return from_tables(folder, form)
+        if (folder / "train").is_dir():
+            return from_folder(folder, form)
     return None
 
 

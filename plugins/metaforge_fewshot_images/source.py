@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import torch
 from torch import Tensor
 
 from metaforge.components import Context
 from metaforge.contracts import Backbone
 from metaforge.embedding import views
+from metaforge.memory import require
 from metaforge.pooled import PooledTasks
 from metaforge.storage import DiskRows
 from metaforge_arrays.source import load as load_arrays
@@ -62,5 +65,7 @@ def _images(
     if options.storage == "disk":
         rows = on_disk(content, context)
         return rows, rows.digest
+    size = len(content) * prod(content.form.shape)
+    require(size, torch.device("cpu"), f"{options.NAME}: its array of images", "set storage: disk")
     images, digest = in_memory(content, context)
     return torch.from_numpy(images), digest

@@ -8,12 +8,14 @@ import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 import yaml
 
 import metaforge
 from metaforge.cli import main
 from metaforge.errors import DataError
+from metaforge_fewshot_images.cifar_names import CLASSES
 
 from ..plugins import leo_embeddings_files
 from .benchmark_files import write_caches, write_cifar, write_omniglot_bits, write_omniglot_folders
@@ -81,6 +83,19 @@ def test_whole_in_part_and_damaged(cli, tmp_path):
     assert code == DataError.exit_code
     assert "damaged" in out
     assert "it is truncated" in out
+
+
+def test_a_file_of_features(cli, tmp_path):
+    path = tmp_path / "f.npz"
+    rows = np.repeat(np.arange(len(CLASSES)), 20)
+    X = np.random.default_rng(0).normal(size=(len(rows), 4))
+    np.savez(path, X=X, y=np.array(CLASSES)[rows])
+    code, out, _ = cli("data", "fc100", f"path={path}")
+    assert (code, "features of its images" in out) == (0, True)
+    np.savez(path, X=X, y=rows)
+    code, out, _ = cli("data", "fc100", f"path={path}")
+    assert code == DataError.exit_code
+    assert "classes that are not CIFAR-100's: '0', '1'" in out
 
 
 def test_leo_s_embeddings(cli, tmp_path):

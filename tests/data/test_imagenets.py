@@ -373,6 +373,25 @@ def test_an_array_cut_short(make, tmp_path):
     assert "train_images.npz is damaged" in found(make, "tiered_imagenet", tmp_path)
 
 
+def test_images_that_memory_does_not_hold_are_refused_before_they_are_read(
+    make, tmp_path, monkeypatch
+):
+    write_caches(tmp_path, side=12)
+    monkeypatch.setattr("metaforge.memory.available", lambda device: 1000)
+    told = found(make, "mini_imagenet", tmp_path)
+    assert told.startswith(
+        "mini_imagenet: its array of images takes 0.0 GB and 0.0 GB are free on cpu"
+    )
+    assert "set storage: disk" in told
+    assert make("mini_imagenet", tmp_path, storage="disk").on_disk
+
+
+def test_a_folder_of_its_name_comes_first(make, tmp_path):
+    write_tables(tmp_path / "mini_imagenet")
+    (tmp_path / "train").mkdir()
+    assert make("mini_imagenet", tmp_path).summary()["train"] == "5 classes"
+
+
 # -- laws ----------------------------------------------------------------------------------------
 
 
