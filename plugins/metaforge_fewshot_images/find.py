@@ -34,18 +34,10 @@ _checked: deque[tuple[BenchmarkOptions, Content]] = deque(maxlen=8)
 def find(options: BenchmarkOptions, unpack: bool = True) -> Content:
     """What is there. Raises ``DataError`` that says how to place the files, or what is wrong with
     them: every line of it. Without ``unpack`` the inside of an archive is left to later."""
-    name = options.NAME
     found = look(options, unpack)
-    if found is None:
-        raise DataError("\n".join(f"{name}: {line}" for line in how_to_place(options)))
-    lines = list(found.problems)
-    if found.lacks and options.whole:
-        lines.append(
-            f"{found.places[0]}: not the whole data set: {'; '.join(found.lacks)}; "
-            "place all of it, or set whole: false to take what is there"
-        )
-    if lines:
-        raise DataError("\n".join(f"{name}: {line}" for line in lines))
+    if faults := _faults(options, found):
+        raise DataError("\n".join(faults))
+    assert found is not None
     return found
 
 
@@ -54,13 +46,25 @@ def look(options: BenchmarkOptions, unpack: bool = True) -> Content | None:
     return _FINDERS[options.NAME](options, unpack)
 
 
-def how_to_place(options: BenchmarkOptions) -> list[str]:
+def _faults(options: BenchmarkOptions, found: Content | None) -> list[str]:
+    """Why what was found cannot be used; how to place the files, where nothing was."""
+    if found is None:
+        return [f"{options.NAME}: {_how_to_place(options)}"]
+    lines = list(found.problems)
+    if found.lacks and options.whole:
+        lines.append(
+            f"{found.places[0]}: not the whole data set: {'; '.join(found.lacks)}; "
+            "place all of it, or set whole: false to take what is there"
+        )
+    return [f"{options.NAME}: {line}" for line in lines]
+
+
+def _how_to_place(options: BenchmarkOptions) -> str:
     """That nothing was found, and each layout that would be."""
-    where = options.path
+    where, known = options.path, KNOWN[options.NAME]
     first = f"{where} has none of its files" if where.exists() else f"{where}: no such folder"
-    known = KNOWN[options.NAME]
-    first += "; place there one of:"
-    return [first, *(f"  {layout}" for layout in known.layouts), f"({known.source})"]
+    forms = "".join(f"\n  {layout}" for layout in known.layouts)
+    return f"{first}; place there one of:{forms}\n  ({known.source})"
 
 
 def check(options: BenchmarkOptions, context: Context) -> list[str]:
@@ -69,14 +73,17 @@ def check(options: BenchmarkOptions, context: Context) -> list[str]:
         try:
             made = as_arrays(options)
         except DataError as error:
-            return str(error).splitlines()
+            return [str(error)]
         return arrays_layout.check(made, context)
+    content = look(options, unpack=False)
+    if faults := _faults(options, content):
+        return faults
+    assert content is not None
+    _checked.append((options, content))
     try:
-        content = find(options, unpack=False)
-        _checked.append((options, content))
         return problems(task_pools(options, content), options.sizes())
     except DataError as error:
-        return str(error).splitlines()
+        return [str(error)]
 
 
 def facts(options: BenchmarkOptions, context: Context) -> DataFacts:
