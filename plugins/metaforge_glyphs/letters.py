@@ -19,6 +19,10 @@ class Letter(NamedTuple):
     script: str
     faces: tuple[int, ...]
 
+    @property
+    def name(self) -> str:
+        return f"{self.script} {self.char} U+{ord(self.char):04X}"
+
 
 @cache
 def letters() -> tuple[Letter, ...]:

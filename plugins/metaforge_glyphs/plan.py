@@ -122,10 +122,10 @@ def _letter_classes(
     """
     found = []
     for index, first, strips in sheets:
-        char, script, _ = kept[index]
+        script = kept[index].script
         found.append(
             TaskClass(
-                f"{script} {char} U+{ord(char):04X}",
+                kept[index].name,
                 f"{script if options.within else 'all'} in {' + '.join(_families(strips))}",
                 range(first, first + len(strips)),
             )

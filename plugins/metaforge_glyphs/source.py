@@ -15,7 +15,7 @@ from metaforge.errors import DataError
 from metaforge.labelled_images import LabelledImages
 from metaforge.pooled import PooledTasks
 from metaforge_glyphs.catalogue import Catalogue, catalogue, pools
-from metaforge_glyphs.fonts import LICENCE, SCRIPTS
+from metaforge_glyphs.fonts import FACES, LICENCE, SCRIPTS
 from metaforge_glyphs.images import images_fingerprint, load_images
 from metaforge_glyphs.options import GlyphsOptions
 from metaforge_glyphs.plan import KINDS, SPLITS, check
@@ -93,4 +93,9 @@ def labelled(images: Catalogue, pixels: Tensor, split: str) -> LabelledImages:
         pixels[torch.from_numpy(rows)],
         {name: torch.from_numpy(values).long() for name, values in labels.items()},
         scale=1 / 255,
+        names={
+            "letter": [letter.name for letter in images.letters],
+            "face": [face.name for face in FACES],
+            "print": ("bad scan", "fair"),
+        },
     )

@@ -103,6 +103,10 @@ def test_labelled_images_are_the_splits_own(source):
     assert not set(labelled.labels["letter"].tolist()) & set(val.labels["letter"].tolist())
     assert labelled.inputs(torch.tensor([0, 1])).shape == (2, 1, 28, 28)
     assert labelled.inputs(torch.arange(50)).max() <= 1
+    drawn = source.describe_task("train", 0)
+    names = {"letters": "letter", "typefaces": "face"}[drawn["pool"]]
+    told = {name.partition(" (")[0] for name in drawn["classes"]}
+    assert told <= set(labelled.names[names])
 
 
 def test_what_cannot_be_drawn_is_refused():
