@@ -25,7 +25,7 @@ venv: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "metaforge needs Python 3.11 or later: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet -c constraints.txt -e ".[dev,unrolled,tensorboard,mlflow,parquet,sklearn]"
+	$(PIP) install --quiet -c constraints.txt -e ".[dev,unrolled,tensorboard,mlflow,parquet,sklearn,onnx]"
 	$(PIP) install --quiet --no-deps "learn2learn==0.2.0" --config-settings="--build-option=build_ext" \
 	  || echo "learn2learn could not be built (a C compiler is needed): its backend will be missing"
 	$(BIN)/python -m compileall -q metaforge plugins

@@ -25,7 +25,10 @@ from tests.test_docs import after, blocks
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+#: Pages with a test of their own: tests/learner/test_use_page.py.
+_APART = {"docs/use.md"}
+_DOCS = {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
+PAGES = ["README.md", *sorted(_DOCS - _APART)]
 
 #: Commands, by how they begin, that run elsewhere, or make what these tests run in.
 ELSEWHERE = {

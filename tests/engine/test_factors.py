@@ -94,7 +94,8 @@ def test_scores_are_those_without_a_cache(tmp_path, monkeypatch, solver: str) ->
         monkeypatch.setenv("METAFORGE_FACTORS", limit)
         state = weighting.fit(gram, torch.full((N,), -1))
         found.append((weighting.weights(state, cross, cross[0]), weighting.report(state)))
-    assert ["from the cache" in line for line in told] == [False, True]
+    files = [line for line in told if "factoring" not in line]
+    assert ["from the cache" in line for line in files] == [False, True]
     assert all(torch.equal(found[0][0], alpha) for alpha, _ in found[1:])
     assert all(found[0][1] == report for _, report in found[1:])
 
