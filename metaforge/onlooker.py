@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,10 @@ class _Unwritten(Lines):
     """Lines that begin empty and are kept in memory alone."""
 
     def __init__(self, path: Path):
-        self.path, self.records = path, []
+        self.path, self.records, self.dropped = path, [], ""
 
     def append(self, record: dict[str, Any]) -> None:
         self.records.append(record)
 
-    def truncate(self, keep: int) -> None:
-        self.records = self.records[:keep]
+    def replace(self, records: Sequence[dict[str, Any]]) -> None:
+        self.records = list(records)

@@ -50,6 +50,7 @@ from metaforge.records import load_tensors, read_json, write_json
 from metaforge.report import html, render_lines
 from metaforge.rundir import RunDir
 from metaforge.scoring import TargetScores
+from metaforge.seals import sealed
 from metaforge.warm_start import warm_start
 from metaforge.workers import WorkerLost
 
@@ -81,6 +82,7 @@ def resume(
     """
     folder = RunDir.open(Path(path))
     values = _harmless(changes, folder.path)
+    folder.recipe_text()  # refused where it is not what the run began with
     try:
         resolved = load(folder.path / "resolved.yaml", check=False)
     except MetaforgeError as error:
@@ -241,7 +243,7 @@ class _Run:
         if path.exists():
             environment.refuse_other_code(read_json(path, run_files.Env), env, self.folder.path)
         else:
-            write_json(path, env)
+            write_json(path, sealed(env))
 
     def _evaluate(
         self, parts: stages.Parts, start: WarmStart, facts: BankFacts
@@ -278,7 +280,7 @@ class _Run:
         timings = self.folder.lines("timings.jsonl").records
         found = evaluated.results_of(parts, facts, records, timings, trained, selected, seconds)
         found["notes"] = self.notes
-        write_json(self.folder.path / "results.json", found)
+        write_json(self.folder.path / "results.json", sealed(found))
         return found
 
     def _observe(self, event: str, **facts: Any) -> None:

@@ -1,19 +1,23 @@
 """Files of a run: whole or absent, never half. JSON, JSON lines and tensors.
 
-What is read is checked against a shape of ``metaforge.run_files``: keys and types.
+What is read is checked against its seal (``metaforge.seals``), where it has one, and against a
+shape of ``metaforge.run_files``: keys and types.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
+import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from metaforge import seals
 from metaforge.errors import DamagedFile, DataError
 
 if TYPE_CHECKING:
@@ -34,10 +38,13 @@ def write_atomic(path: Path, data: bytes) -> None:
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Write beside, flush to the disk, then rename over: a reader sees old or new, whole. What
-    interrupts the writing leaves nothing. Raises ``DataError`` where it is the disk's fault."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    interrupts the writing leaves nothing, and a death a part that ``remove_parts`` finds. Raises
+    ``DataError`` where it is the disk's fault."""
+    part = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
         with part.open("wb") as file:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -107,6 +114,21 @@ def refuse_other_files(folder: Path, digests: Mapping[str, str]) -> None:
         raise DamagedFile(f"{folder}: damaged: {'; '.join(wrong)}: copy the folder again, whole")
 
 
+def remove_parts(folder: Path) -> int:
+    """Remove what processes that died had begun to write in a folder; the bytes that frees.
+
+    A part whose writer lives is locked, and left alone.
+    """
+    freed = 0
+    for part in folder.glob(".*.part"):
+        with suppress(OSError), part.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            size = os.fstat(file.fileno()).st_size
+            part.unlink()
+            freed += size
+    return freed
+
+
 def keep(path: Path, data: bytes, report: Callable[[str], None]) -> None:
     """Write a file of the cache. A folder that is of no use costs the cache alone, and is told."""
     try:
@@ -126,16 +148,20 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path, shape: type[BaseModel]) -> Any:
-    """What the file holds. ``DamagedFile`` where it is not there, no JSON or of another shape."""
+    """What the file holds, without its seal. ``DamagedFile`` where it is not there, no JSON, not
+    what was sealed or of another shape."""
     try:
-        text = path.read_text()
-        found = json.loads(text)
+        found = seals.opened(path.read_text())
     except FileNotFoundError:
         raise DamagedFile(f"{path}: no such file; expected a run folder's file") from None
+    except seals.BrokenSeal as error:
+        raise DamagedFile(
+            f"{path}: damaged: {error}; restore it, or make the run anew from its resolved.yaml"
+        ) from None
     except (ValueError, OSError, RecursionError) as error:
         raise DamagedFile(f"{path}: not readable as JSON: {error}") from error
-    check(str(path), text, shape)
-    return found
+    check(str(path), found.text, shape)
+    return found.value
 
 
 def check(where: str, text: str, shape: type[BaseModel]) -> None:
@@ -162,11 +188,10 @@ def read_lines(path: Path, shape: type[BaseModel]) -> list[dict[str, Any]]:
 
     Raises ``DamagedFile`` where ``Lines`` would drop what is cut short or not readable.
     """
-    text = _text(path)
-    whole = list(_whole_lines(path))
-    if len(whole) != len(text.splitlines()):
-        raise DamagedFile(f"{path}: line {len(whole) + 1} is cut short, or not JSON")
-    return _records(path, whole, shape)
+    lines, fault = _whole_lines(path)
+    if fault:
+        raise DamagedFile(f"{path}: line {len(lines) + 1} is {fault}")
+    return _records(path, lines, shape)
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Any = None) -> None:
@@ -175,11 +200,12 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Any = None
 
 
 def tensor_bytes(tensors: Mapping[str, Tensor], metadata: Any = None) -> bytes:
-    """A safetensors file, with ``metadata`` as JSON in its header."""
+    """A safetensors file, with ``metadata`` as JSON in its header, and its seal."""
     from safetensors.torch import save
 
     contiguous = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    return save(contiguous, {"metaforge": json.dumps(metadata)})
+    text = json.dumps(metadata)
+    return save(contiguous, {"metaforge": text, seals.SEAL: seals.of_tensors(contiguous, text)})
 
 
 def load_tensors(path: Path, shape: type[BaseModel] | None = None) -> tuple[dict[str, Tensor], Any]:
@@ -188,10 +214,13 @@ def load_tensors(path: Path, shape: type[BaseModel] | None = None) -> tuple[dict
 
     try:
         with safe_open(str(path), framework="pt") as file:
-            text = (file.metadata() or {}).get("metaforge", "null")
-            metadata = json.loads(text)
+            said = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, ValueError, OSError) as error:
+        text = said.get("metaforge", "null")
+        if seals.SEAL in said and said[seals.SEAL] != seals.of_tensors(tensors, text):
+            raise seals.BrokenSeal
+        metadata = json.loads(text)
+    except (SafetensorError, ValueError, OSError, RecursionError) as error:
         raise DamagedFile(
             f"{path}: not a whole safetensors file: {error}; delete it and resume"
         ) from error
@@ -201,57 +230,75 @@ def load_tensors(path: Path, shape: type[BaseModel] | None = None) -> tuple[dict
 
 
 class Lines:
-    """A JSON-lines file that is appended to; a line cut short by a crash is dropped on open.
+    """A JSON-lines file that is appended to, each line with its seal. On open a line cut short by
+    a crash is dropped, or one that is not what was written, with all after it: they are done anew.
 
-    Raises ``DamagedFile`` for a whole line that is not of the shape.
+    ``dropped`` says what was, or nothing. Raises ``DamagedFile`` for a whole line that is not of
+    the shape.
     """
 
     def __init__(self, path: Path, shape: type[BaseModel]):
         self.path = path
-        whole = list(_whole_lines(path))
-        self.records: list[dict[str, Any]] = _records(path, whole, shape)
-        text = "".join(f"{line}\n" for line in whole).encode()
-        if not path.exists() or path.read_bytes() != text:
-            write_atomic(path, text)
+        lines, fault = _whole_lines(path) if path.exists() else ([], "")
+        self.records: list[dict[str, Any]] = _records(path, lines, shape)
+        self.dropped = f"line {len(lines) + 1} is {fault}" if fault else ""
+        if fault or not path.exists() or not all(line.sealed for line in lines):
+            self.replace(self.records)
 
     def append(self, record: dict[str, Any]) -> None:
-        line = json.dumps(record, allow_nan=False)
+        line = _line(record)
         try:
             with self.path.open("a") as file:
-                file.write(line + "\n")
+                file.write(line)
         except OSError as error:
             raise DataError(
                 f"{self.path}: cannot write: {error.strerror}; earlier records are intact"
             ) from error
-        self.records.append(json.loads(line))
+        self.records.append(seals.opened(line).value)
 
     def truncate(self, keep: int) -> None:
         """Keep the first records alone."""
-        self.records = self.records[:keep]
-        write_atomic(self.path, "".join(json.dumps(r) + "\n" for r in self.records).encode())
+        if keep < len(self.records):
+            self.replace(self.records[:keep])
+
+    def replace(self, records: Sequence[dict[str, Any]]) -> None:
+        """Hold these records and no others."""
+        self.records = list(records)
+        write_atomic(self.path, "".join(map(_line, self.records)).encode())
 
 
-def _records(path: Path, lines: list[str], shape: type[BaseModel]) -> list[dict[str, Any]]:
+def _line(record: dict[str, Any]) -> str:
+    return json.dumps(seals.sealed(record)) + "\n"
+
+
+def _records(
+    path: Path, lines: Sequence[seals.Opened], shape: type[BaseModel]
+) -> list[dict[str, Any]]:
     for number, line in enumerate(lines, start=1):
-        check(f"{path}: line {number}", line, shape)
-    return [json.loads(line) for line in lines]
+        check(f"{path}: line {number}", line.text, shape)
+    return [line.value for line in lines]
 
 
-def _text(path: Path) -> str:
+def _whole_lines(path: Path) -> tuple[list[seals.Opened], str]:
+    """The lines up to the first that is not as it was written, and what is wrong with that one.
+
+    Of a file's lines all have a seal, or none.
+    """
     try:
-        return path.read_text(errors="replace")
+        text = path.read_text(errors="replace")
     except OSError as error:
         raise DamagedFile(f"{path}: cannot be read: {error.strerror}") from error
-
-
-def _whole_lines(path: Path) -> Iterator[str]:
-    if not path.exists():
-        return
-    for line in _text(path).splitlines(keepends=True):
-        if not line.endswith("\n"):
-            return
+    found: list[seals.Opened] = []
+    for line in text.splitlines(keepends=True):
         try:
-            json.loads(line)
+            if not line.endswith("\n"):
+                raise ValueError
+            one = seals.opened(line.rstrip("\n"))
+        except seals.BrokenSeal:
+            return found, "damaged: its content is not what was written there"
         except (ValueError, RecursionError):
-            return
-        yield line.rstrip("\n")
+            return found, "cut short, or not JSON"
+        if found and one.sealed != found[0].sealed:
+            return found, "damaged: some lines have a seal, and some have none"
+        found.append(one)
+    return found, ""

@@ -16,15 +16,16 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from metaforge import run_files
-from metaforge.errors import DataError
-from metaforge.records import Lines, read_json, write_atomic, write_json
+from metaforge import run_files, seals
+from metaforge.errors import DamagedFile, DataError, one_line
+from metaforge.records import Lines, read_json, remove_parts, write_atomic, write_json
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -80,9 +81,14 @@ class RunDir:
                     "written, e.g. output=/path/to/runs"
                 ) from error
         run = cls(path)
-        run.artifacts.mkdir()
-        write_atomic(path / "recipe.yaml", resolved.text.encode())
-        write_atomic(path / "resolved.yaml", resolved_text.encode())
+        try:
+            run.artifacts.mkdir()
+            write_atomic(path / "recipe.yaml", resolved.text.encode())
+            write_atomic(path / "resolved.yaml", seals.sealed_text(resolved_text).encode())
+        except (OSError, DataError) as error:
+            shutil.rmtree(path, ignore_errors=True)
+            why = error.strerror if isinstance(error, OSError) else error
+            raise DataError(f"output: cannot begin a run in {path}: {why}") from error
         return run
 
     @classmethod
@@ -94,6 +100,16 @@ class RunDir:
                 "runs/20260101T120000Z-sp_maml-1a2b3c"
             )
         return cls(path)
+
+    def recipe_text(self) -> str:
+        """``resolved.yaml``. ``DamagedFile`` where it is not what was written."""
+        path = self.path / "resolved.yaml"
+        try:
+            text = path.read_text(encoding="utf-8")
+            seals.check_text(text)
+        except (OSError, ValueError) as error:
+            raise DamagedFile(f"{path}: cannot be read: {one_line(error)}") from error
+        return text
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -108,26 +124,38 @@ class RunDir:
         with lock as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except BlockingIOError:
                 file.seek(0)
                 holder = file.read().strip() or "unknown"
                 raise DataError(
                     f"{self.path}: process {holder} is running it; wait for it, or stop it first"
                 ) from None
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
+            except OSError as error:
+                raise DataError(
+                    f"{self.path}: cannot be locked: {error.strerror}; give a folder on another "
+                    "file system, e.g. output=/path/to/runs"
+                ) from error
+            self._note_holder(file)
+            for folder in (self.path, self.artifacts):
+                remove_parts(folder)
             _held.add(file)
             try:
                 yield
             finally:
                 _held.discard(file)
 
+    def _note_holder(self, file: IO[str]) -> None:
+        """For who is refused; a full disk, which fails here first, is told by what follows."""
+        with suppress(OSError):
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+
     def refuse_other_data(self, fingerprint: str) -> None:
         """Note the data that the run began with; DataError if it resumes on others."""
         path = self.artifacts / "data.json"
         if not path.exists():
-            write_json(path, {"fingerprint": fingerprint})
+            write_json(path, seals.sealed({"fingerprint": fingerprint}))
             return
         before = read_json(path, run_files.Data)["fingerprint"]
         if before != fingerprint:
@@ -137,19 +165,20 @@ class RunDir:
             )
 
     def status(self, state: str, stage: str, **more: Any) -> None:
-        write_json(
-            self.path / "status.json",
-            {
-                "state": state,
-                "stage": stage,
-                "pid": os.getpid(),
-                "updated": datetime.now(UTC).isoformat(timespec="seconds"),
-                **more,
-            },
-        )
+        found = {
+            "state": state,
+            "stage": stage,
+            "pid": os.getpid(),
+            "updated": datetime.now(UTC).isoformat(timespec="seconds"),
+            **more,
+        }
+        write_json(self.path / "status.json", seals.sealed(found))
 
     def lines(self, name: str) -> Lines:
-        return Lines(self.path / name, _LINES[name])
+        found = Lines(self.path / name, _LINES[name])
+        if found.dropped:
+            self.log(f"note: {name}: {found.dropped}: done anew from there")
+        return found
 
     def log(self, line: str) -> None:
         stamp, path = datetime.now(UTC).strftime("%H:%M:%S"), self.path / "log.txt"

@@ -25,6 +25,7 @@ from metaforge.records import keep, read_json, write_json
 from metaforge.run_files import TrialScores
 from metaforge.rundir import RunDir
 from metaforge.scoring import TargetScores
+from metaforge.seals import sealed
 from metaforge.selection_table import Candidate, Ranking, table
 from metaforge.stages import Parts
 
@@ -98,7 +99,7 @@ def select(
         console.line(f"select: {bench.cached} conditionings from the cache")
     found = table(candidates, ranking, trials)
     if parts.ranks.first:
-        write_json(folder.path / "select.json", found)
+        write_json(folder.path / "select.json", sealed(found))
     chosen = ", ".join(f"{key}={value}" for key, value in found["chosen"].items())
     console.line(f"select: {chosen} (validation {found['score']:.4f}, {found['targets']} targets)")
     return resolved.with_values(found["chosen"]).recipe
@@ -152,7 +153,8 @@ class _Bench:
         scores = max(known, candidate.scores, key=len)
         scores = [*scores, *self._condition(range(len(scores), targets))]
         if self._keeps:
-            keep(path, json.dumps({"scores": scores}).encode(), self._cache_of_no_use)
+            data = json.dumps(sealed({"scores": scores})).encode()
+            keep(path, data, self._cache_of_no_use)
         return scores
 
     def _known(self, path: Path) -> Scores:

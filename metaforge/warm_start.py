@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from metaforge.console import Console
-from metaforge.errors import NumericError
+from metaforge.errors import DamagedFile, NumericError
 from metaforge.metatrain import MetaTrainer, Progress, WarmStart
 from metaforge.records import keep, load_tensors, save_tensors, tensor_bytes
 from metaforge.run_files import Cached, TrainingState
@@ -46,11 +46,13 @@ def _earlier(own: Path, cached: Path, folder: RunDir, console: Console) -> dict[
         return load_tensors(own)[0]
     if not os.path.isfile(cached):
         return None
-    tensors, meta = load_tensors(cached, Cached)
-    metrics = folder.lines("metrics.jsonl")
-    metrics.truncate(0)
-    for point in meta.pop("curve"):
-        metrics.append({**point, "step": int(point["step"])})
+    try:
+        tensors, meta = load_tensors(cached, Cached)
+    except DamagedFile:
+        console.line(f"note: {cached} is damaged, making it anew")
+        return None
+    points = [{**point, "step": int(point["step"])} for point in meta.pop("curve")]
+    folder.lines("metrics.jsonl").replace(points)
     save_tensors(own, tensors, meta)
     console.line(
         f"meta-train: from the cache ({meta['steps']} steps, best validation "
@@ -81,7 +83,7 @@ def _train(parts: Parts, folder: RunDir, console: Console, observe: Observe) -> 
     if saved := parts.ranks.from_first(lambda: _saved(checkpoint)):
         _restore(trainer, *saved)
     metrics = folder.lines("metrics.jsonl")
-    metrics.truncate(len(trainer.progress.curve))
+    metrics.replace([{**point, "step": int(point["step"])} for point in trainer.progress.curve])
     total = parts.recipe.meta_train.steps
     with console.stage("meta-train", total, trainer.progress.step) as advance:
         shown = trainer.progress.step

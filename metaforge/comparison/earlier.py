@@ -15,6 +15,7 @@ from metaforge.errors import DataError, MetaforgeError, PluginError
 from metaforge.recipe import ResolvedRecipe
 from metaforge.recipe.document import read
 from metaforge.records import read_json
+from metaforge.rundir import RunDir
 
 
 class Earlier(NamedTuple):
@@ -59,9 +60,9 @@ class EarlierRuns:
         """A run's complete recipe; empty if it is half written, so no run of any."""
         if path not in self._made:
             try:
-                text = (path / "resolved.yaml").read_text(encoding="utf-8")
+                text = RunDir(path).recipe_text()
                 self._made[path] = read(text, str(path)).data
-            except (MetaforgeError, OSError, ValueError):
+            except MetaforgeError:
                 self._made[path] = {}
         return self._made[path]
 

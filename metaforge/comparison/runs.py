@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from metaforge import run_files
-from metaforge.errors import DamagedFile, DataError, MetaforgeError, one_line
+from metaforge.errors import DataError, MetaforgeError
 from metaforge.recipe.document import read
 from metaforge.records import check, read_json, read_lines
 from metaforge.rundir import RunDir
@@ -82,7 +82,7 @@ def _read(path: Path) -> FinishedRun:
     run = FinishedRun(
         path=path,
         results=folder.results,
-        recipe=_recipe(path / "resolved.yaml"),
+        recipe=_recipe(folder),
         records=read_lines(path / "targets.jsonl", run_files.Target),
         engine=read_json(path / "env.json", run_files.Env)["engine_digest"],
     )
@@ -90,12 +90,9 @@ def _read(path: Path) -> FinishedRun:
     return run
 
 
-def _recipe(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise DamagedFile(f"{path}: cannot be read: {one_line(error)}") from error
-    data = read(text, str(path)).data
+def _recipe(folder: RunDir) -> dict[str, Any]:
+    path = folder.path / "resolved.yaml"
+    data = read(folder.recipe_text(), str(path)).data
     check(str(path), json.dumps(data), run_files.MadeRecipe)
     return data
 

@@ -37,6 +37,7 @@ from metaforge.report import render_text
 from metaforge.rundir import RunDir
 from metaforge.warm_start import softmax_hint
 from metaforge_maml.algorithm import Maml
+from tests import sealed
 from tests.small import SMALL
 
 KERNELS = ("gaussian", "laplace", "linear")
@@ -207,10 +208,8 @@ def test_the_environment_names_every_plugin_and_the_hash_of_its_files():
 
 def test_other_code_is_not_resumed():
     results = run()
-    path = Path(results["run_dir"]) / "env.json"
-    env = json.loads(path.read_text())
-    env["components"]["weighting"]["version"] = "0.0.1"
-    path.write_text(json.dumps(env))
+    older = Path(results["run_dir"]) / "env.json"
+    sealed.change(older, lambda env: env["components"]["weighting"].update(version="0.0.1"))
     with pytest.raises(PluginError, match=r"(?s)cannot be resumed.*version: 0\.0\.1"):
         resume(Path(results["run_dir"]))
     assert "unconditional" in render_text(results["run_dir"]), "it is finished as it was"
@@ -219,9 +218,11 @@ def test_other_code_is_not_resumed():
 def test_a_run_whose_plugin_is_gone_says_which_distribution_made_it():
     path = Path(run()["run_dir"])
     text = (path / "resolved.yaml").read_text()
-    (path / "resolved.yaml").write_text(text.replace("use: tasml", "use: vanished"))
-    env = (path / "env.json").read_text().replace('"name": "tasml"', '"name": "vanished"')
-    (path / "env.json").write_text(env)
+    (path / "resolved.yaml").write_text(
+        text.replace("use: tasml", "use: vanished").split("# seal")[0]
+    )
+    rename = {"name": "vanished"}
+    sealed.change(path / "env.json", lambda env: env["components"]["weighting"].update(rename))
     with pytest.raises(
         MetaforgeError, match=r"(?s)'vanished'.*weighting vanished was from metaforge 0"
     ):
