@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -11,7 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
+from metaforge.cache import held
 from metaforge.records import keep
+
+#: What numpy and zipfile raise for an archive that is not what was written: a flipped bit may
+#: make it one that is encrypted, or compressed in an unknown way (``RuntimeError``), or huge.
+DAMAGE = (
+    *(OSError, ValueError, KeyError, EOFError, RuntimeError, OverflowError, MemoryError),
+    *(SyntaxError, zipfile.BadZipFile, zlib.error),
+)
 
 
 def cached_array(
@@ -25,11 +32,12 @@ def cached_array(
     A damaged file, or one of another shape, is made anew; a folder that cannot be written costs
     the cache alone.
     """
-    if os.path.isfile(path):
-        try:
-            return _read(path, shape)
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
-            report(f"{path} is damaged, making it anew")
+    with held(path) as there:
+        if there:
+            try:
+                return _read(path, shape)
+            except DAMAGE:
+                report(f"note: {path} is damaged, making it anew")
     array = make()
     file = BytesIO()
     np.savez(file, data=array)

@@ -18,10 +18,9 @@ import json
 import os
 import platform
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +29,12 @@ import scipy
 import torch
 
 from metaforge import environment
+from metaforge.cache import hold
 from metaforge.components import Context
 from metaforge.contracts import GramOperator
-from metaforge.errors import RecipeError
+from metaforge.errors import DataError, RecipeError
 from metaforge.linalg import Factor
+from metaforge.records import remove_parts, whole_file
 from metaforge.threads import cores
 
 #: Banks for which a file pays, in tasks.
@@ -46,8 +47,6 @@ _SPARE = 1 << 30
 #: Tasks whose columns of K are in a file's name, and tasks whose square of K is; columns that are
 #: written, or digested, at a time.
 _PROBES, _SQUARE, _CHUNK = 16, 1000, 256
-#: Seconds after which a part that nobody has written to was left by a process that died.
-_ABANDONED = 600
 #: Environment variables that say how many threads LAPACK has, on which its bits depend.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -122,9 +121,10 @@ def _load(
         return None
     try:
         with path.open("rb") as file:
+            hold(file.fileno())
             header = json.loads(file.read(_HEADER))
-        # Copy on write: LAPACK is handed the memory as its own, and the file stays as it is.
-        columns = np.memmap(path, _numpy(dtype), "c", _HEADER, (n_tasks, n_tasks))
+            # Copy on write: LAPACK is handed the memory as its own, and the file stays as it is.
+            columns = np.memmap(file, _numpy(dtype), "c", _HEADER, (n_tasks, n_tasks))
         whole = path.stat().st_size == columns.nbytes + _HEADER
         if not whole or header != _header(columns, path.stem, header):
             raise ValueError("it is not what was written")
@@ -145,6 +145,7 @@ def _save(path: Path, factor: Factor, size: int, report: Callable[[str], None]) 
     facts = {"jitter": factor.jitter, "condition": factor.condition}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        remove_parts(path.parent)
         old = _oldest(path.parent, limit() - size)
         free = shutil.disk_usage(path.parent).free
         if free + sum(one.stat().st_size for one in old) < size + _SPARE:
@@ -155,37 +156,23 @@ def _save(path: Path, factor: Factor, size: int, report: Callable[[str], None]) 
             return
         for one in old:
             one.unlink(missing_ok=True)
-        with _beside(path) as part, part.open("wb") as file:
+        with whole_file(path) as file:
             file.write(json.dumps(_header(columns, path.stem, facts)).encode().ljust(_HEADER))
             for start in range(0, len(columns), _CHUNK):
                 file.write(np.ascontiguousarray(columns[start : start + _CHUNK]).data)
-            file.flush()
-            os.fsync(file.fileno())
         report(f"scores: kept the factor of the bank's matrix, {size / 1e9:.1f} GB, in {path}")
-    except OSError as error:
+    except (OSError, DataError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
         report(
             f"note: the bank's factor is not kept for the next run, as {path.parent} is of no use "
-            f"({error.strerror}): set METAFORGE_CACHE to a folder that can be written, or "
+            f"({why}): set METAFORGE_CACHE to a folder that can be written, or "
             f"{_VARIABLE}=0"
         )
 
 
-@contextmanager
-def _beside(path: Path) -> Iterator[Path]:
-    """A path beside, renamed at the end; removed where it does not come to that."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        yield part
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
 def _oldest(folder: Path, most: int) -> list[Path]:
-    """What was not used for longest, without which the factors take no more than ``most`` bytes;
-    and parts that processes left which died."""
-    parts = [(file, file.stat()) for file in folder.glob(".*.factor.*.part")]
-    left = [file for file, stat in parts if time.time() - stat.st_mtime > _ABANDONED]
+    """What was not used for longest, without which the factors take no more than ``most`` bytes."""
+    left = []
     files = sorted(folder.glob("*.factor"), key=lambda file: file.stat().st_mtime)
     taken = sum(file.stat().st_size for file in files)
     for file in files:

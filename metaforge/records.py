@@ -48,7 +48,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        part.replace(path)
+            part.replace(path)
     except BaseException as error:
         with suppress(OSError):
             part.unlink(missing_ok=True)

@@ -9,10 +9,10 @@ tie). The number of steps J is free: it is read off each combination's own curve
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from metaforge.cache import held
 from metaforge.console import Console
 from metaforge.errors import DamagedFile, NumericError, Problem, RecipeError, one_line
 from metaforge.evaluation import Evaluator
@@ -159,14 +159,15 @@ class _Bench:
 
     def _known(self, path: Path) -> Scores:
         """What another run left in the cache; nothing where its file is damaged."""
-        if not os.path.isfile(path):
-            return []
-        try:
-            found: Scores = read_json(path, TrialScores)["scores"]
-        except DamagedFile as error:
-            self.console.line(f"note: {error}; made anew")
-            return []
-        return found
+        with held(path) as there:
+            if not there:
+                return []
+            try:
+                found: Scores = read_json(path, TrialScores)["scores"]
+            except DamagedFile:
+                self.console.line(f"note: {path} is damaged, making it anew")
+                return []
+            return found
 
     def _cache_of_no_use(self, why: str) -> None:
         self._keeps = False

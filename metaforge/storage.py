@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from metaforge.cache import hold
 from metaforge.errors import DataError
 
 #: Bytes read at a time where a file is read from end to end.
@@ -103,6 +104,7 @@ class DiskRows:
         self._dtype = header.dtype
         self._file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         weakref.finalize(self, os.close, self._file)
+        hold(self._file)
         self._changed = os.fstat(self._file).st_mtime_ns if changed is None else changed
         self._refuse_changed()
         sample = self._decoded(np.empty((0, *self._row), self._dtype))

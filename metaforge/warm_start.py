@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from metaforge.cache import held
 from metaforge.console import Console
 from metaforge.errors import DamagedFile, NumericError
 from metaforge.metatrain import MetaTrainer, Progress, WarmStart
@@ -36,21 +36,22 @@ def warm_start(parts: Parts, folder: RunDir, console: Console, observe: Observe)
         tensors = progress.best
         if parts.ranks.first:
             _keep(progress, own, cached, console)
-    held = {name: value.to(parts.context.device) for name, value in tensors.items()}
-    return WarmStart.of(held, parts.theta)
+    here = {name: value.to(parts.context.device) for name, value in tensors.items()}
+    return WarmStart.of(here, parts.theta)
 
 
 def _earlier(own: Path, cached: Path, folder: RunDir, console: Console) -> dict[str, Tensor] | None:
     """What was trained before, by this run or another, whose curve becomes this run's too."""
     if own.exists():
         return load_tensors(own)[0]
-    if not os.path.isfile(cached):
-        return None
-    try:
-        tensors, meta = load_tensors(cached, Cached)
-    except DamagedFile:
-        console.line(f"note: {cached} is damaged, making it anew")
-        return None
+    with held(cached) as there:
+        if not there:
+            return None
+        try:
+            tensors, meta = load_tensors(cached, Cached)
+        except DamagedFile:
+            console.line(f"note: {cached} is damaged, making it anew")
+            return None
     points = [{**point, "step": int(point["step"])} for point in meta.pop("curve")]
     folder.lines("metrics.jsonl").replace(points)
     save_tensors(own, tensors, meta)

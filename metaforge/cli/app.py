@@ -40,6 +40,7 @@ VERBS = {
     "export": ("metaforge.cli.export:command", "Export a model to TorchScript or ONNX."),
     "plugins": ("metaforge.cli.plugins:command", "List, show and check plugins."),
     "new": ("metaforge.cli.new:command", "Make a plugin of your own, tested and ready to install."),
+    "cache": ("metaforge.cli.cache:command", "Say what the cache holds, and make room."),
     "schema": ("metaforge.cli.schema:command", "Print the JSON schema of recipes."),
     "doctor": ("metaforge.cli.doctor:command", "Check the environment, and say what is missing."),
 }

@@ -11,11 +11,13 @@ import hashlib
 import json
 import shutil
 import zipfile
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from metaforge.cache import held
 from metaforge.components import Context
 from metaforge.errors import DataError
 from metaforge.records import keep, whole_file
@@ -42,10 +44,11 @@ def on_disk(
     numbers that are not finite and for a cache folder without room."""
     told = arrays.told("x", options.x)
     path = _npy(arrays, options.x, told, context)
-    header, _ = numbers_of(path)
-    decode = partial(decoded, bits=options.bits, dtype=context.dtype)
-    digest = _looked_through(path, told, decode, context)
-    return DiskRows(path, digest, decode), scale_of(header.dtype, options.bits)
+    with held(path) if not arrays.is_folder else nullcontext():
+        header, _ = numbers_of(path)
+        decode = partial(decoded, bits=options.bits, dtype=context.dtype)
+        digest = _looked_through(path, told, decode, context)
+        return DiskRows(path, digest, decode), scale_of(header.dtype, options.bits)
 
 
 def lacking_room(arrays: Arrays, name: str, context: Context) -> str:

@@ -13,6 +13,7 @@ from metaforge.comparison.runs import _OUTCOME
 from metaforge.components import Context
 from metaforge.errors import NumericError
 from metaforge.recipe import load
+from tests import sealed
 
 from .folders import RECIPE, read_lines, write_json
 
@@ -100,9 +101,7 @@ def test_runs_of_other_code_or_data_are_not_taken(name, change, state, capsys):
     over = {"condition.steps": [6]}
     first = compare(over=over)
     path = Path(first["methods"][0]["runs"][0]["path"])
-    found = json.loads((path / name).read_text())
-    change(found)
-    write_json(path / name, found)
+    sealed.change(path / name, change)
     write_json(path / "status.json", {"state": state, "stage": "results"})
     again = metaforge.compare(RECIPE, over=over)
     assert again["methods"][0]["runs"][0]["path"] != str(path)
@@ -148,7 +147,7 @@ def test_what_describes_an_episode_is_what_its_source_says():
     path = Path(metaforge.run(RECIPE)["run_dir"])
     recipe = load(RECIPE).recipe
     source = registry.create_choice("dataset", recipe.data, Context(seed=recipe.seed))
-    for record in read_lines(path / "targets.jsonl"):
+    for record in sealed.records(path / "targets.jsonl"):
         described = {key: value for key, value in record.items() if key not in _OUTCOME}
         assert described == source.describe_task("test", record["task_id"])
 

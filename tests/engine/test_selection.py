@@ -24,6 +24,7 @@ from metaforge.selection_table import Candidate, Ranking, table
 from metaforge_kernels.gaussian import Gaussian
 from metaforge_sinusoids.source import Sinusoids
 from metaforge_weightings.tasml import Tasml
+from tests import sealed
 from tests.small import SMALL
 
 QUICK = {
@@ -215,7 +216,10 @@ def test_a_run_killed_at_any_line_goes_on_with_the_same_bits(monkeypatch):
 def test_lines_of_another_recipe_are_refused():
     folder = Path(run()["run_dir"])
     path = folder / "select.jsonl"
-    path.write_text(path.read_text().replace('"condition.top_m": 20', '"condition.top_m": 21'))
+    for line in (lines := sealed.records(path)):
+        if line["options"]["condition.top_m"] == 20:
+            line["options"]["condition.top_m"] = 21
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     with pytest.raises(DamagedFile, match=r"select\.jsonl: not of this recipe"):
         resume(folder, quiet=True)
 
@@ -274,7 +278,7 @@ def test_a_damaged_file_of_the_cache_is_made_anew(content):
     for path in whole:
         path.write_text(content)
     again = run()
-    assert "made anew" in log(again)
+    assert "is damaged, making it anew" in log(again)
     assert again["selection"] == first["selection"]
     assert {path: path.read_bytes() for path in whole} == whole
 

@@ -14,6 +14,7 @@ from metaforge.errors import DamagedFile
 from metaforge.report import render_text
 from metaforge.report.format import number
 from metaforge.report.verdict import lines, percent
+from tests import sealed
 from tests.engine.verdict_cases import judged
 from tests.small import SMALL
 
@@ -37,10 +38,7 @@ def block(run_dir: str) -> dict[str, str]:
 
 
 def change(run_dir: str, edit) -> Path:
-    path = Path(run_dir) / "results.json"
-    found = json.loads(path.read_text())
-    edit(found)
-    path.write_text(json.dumps(found))
+    sealed.change(Path(run_dir) / "results.json", edit)
     return Path(run_dir)
 
 
