@@ -194,18 +194,22 @@ def read_lines(path: Path, shape: type[BaseModel]) -> list[dict[str, Any]]:
     return _records(path, lines, shape)
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Any = None) -> None:
+def save_tensors(
+    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any] | None = None
+) -> None:
     """Write ``tensor_bytes``."""
     write_atomic(path, tensor_bytes(tensors, metadata))
 
 
-def tensor_bytes(tensors: Mapping[str, Tensor], metadata: Any = None) -> bytes:
+def tensor_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, Any] | None = None) -> bytes:
     """A safetensors file, with ``metadata`` as JSON in its header, and its seal."""
     from safetensors.torch import save
 
     contiguous = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    text = json.dumps(metadata)
-    return save(contiguous, {"metaforge": text, seals.SEAL: seals.of_tensors(contiguous, text)})
+    said = dict(metadata or {})
+    seal = seals.of_tensors(contiguous, json.dumps(said))
+    # One entry: safetensors writes several in no order, and a file's bytes are to be the same.
+    return save(contiguous, {"metaforge": json.dumps({**said, seals.SEAL: seal})})
 
 
 def load_tensors(path: Path, shape: type[BaseModel] | None = None) -> tuple[dict[str, Tensor], Any]:
@@ -216,10 +220,11 @@ def load_tensors(path: Path, shape: type[BaseModel] | None = None) -> tuple[dict
         with safe_open(str(path), framework="pt") as file:
             said = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        text = said.get("metaforge", "null")
-        if seals.SEAL in said and said[seals.SEAL] != seals.of_tensors(tensors, text):
+        metadata = json.loads(said.get("metaforge", "{}"))
+        seal = metadata.pop(seals.SEAL, None) if isinstance(metadata, dict) else None
+        text = json.dumps(metadata)
+        if seal is not None and seal != seals.of_tensors(tensors, text):
             raise seals.BrokenSeal
-        metadata = json.loads(text)
     except (SafetensorError, ValueError, OSError, RecursionError) as error:
         raise DamagedFile(
             f"{path}: not a whole safetensors file: {error}; delete it and resume"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from metaforge.errors import DamagedFile
 from metaforge.gram import KernelGram, signature
 from metaforge.pictures import strip
-from metaforge.records import write_atomic
+from metaforge.records import read_json, write_atomic
+from metaforge.run_files import Picture
 from metaforge.scoring import TargetScores
+from metaforge.seals import sealed
 from metaforge.stages import Parts
 from metaforge.tasks import TaskSource, unpadded
 
@@ -35,12 +39,15 @@ Json = dict[str, Any]
 
 
 def keep(path: Path, parts: Parts, records: list[Json], scores: TargetScores | None) -> None:
-    """Write what is to be shown, unless it is there: the same run gives the same. ``scores`` are
+    """Write what is to be shown, unless it is there whole: the same run gives the same. ``scores`` are
     those of the targets in the records' order; None where they have to be computed again, or the
     weighting ranks no tasks."""
     if path.exists():
-        return
-    found = json.dumps(_gather(parts, records, scores), allow_nan=False, separators=(",", ":"))
+        with suppress(DamagedFile):
+            read_json(path, Picture)
+            return
+    gathered = sealed(_gather(parts, records, scores))
+    found = json.dumps(gathered, allow_nan=False, separators=(",", ":"))
     write_atomic(path, found.encode())
 
 
