@@ -39,9 +39,9 @@ Json = dict[str, Any]
 
 
 def keep(path: Path, parts: Parts, records: list[Json], scores: TargetScores | None) -> None:
-    """Write what is to be shown, unless it is there whole: the same run gives the same. ``scores`` are
-    those of the targets in the records' order; None where they have to be computed again, or the
-    weighting ranks no tasks."""
+    """Write what is to be shown, unless it is there, whole: the same run gives the same.
+    ``scores`` are those of the targets in the records' order; None where they have to be computed
+    again, or the weighting ranks no tasks."""
     if path.exists():
         with suppress(DamagedFile):
             read_json(path, Picture)

@@ -1,9 +1,9 @@
 """Seals: a digest that a file carries of its own content, so that damage is told when it is read.
 
 An object of JSON has it as its last key, ``seal``, that in a safetensors file's metadata too; a
-YAML file in a comment, its last line. As it is in the file itself, both are written at once or not at
-all. What has no seal, as from an earlier version, is read as it is: damage to it is not seen.
-Damage to the word ``seal`` takes the seal away, and nothing else.
+YAML file in a comment, its last line. As it is in the file itself, both are written at once or
+not at all. What has no seal, as from an earlier version, is read as it is: damage to it is not
+seen. Damage to the word ``seal`` takes the seal away, and nothing else.
 """
 
 from __future__ import annotations

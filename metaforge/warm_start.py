@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,9 @@ def warm_start(parts: Parts, folder: RunDir, console: Console, observe: Observe)
 def _earlier(own: Path, cached: Path, folder: RunDir, console: Console) -> dict[str, Tensor] | None:
     """What was trained before, by this run or another, whose curve becomes this run's too."""
     if own.exists():
-        return load_tensors(own)[0]
+        tensors, meta = load_tensors(own, MetaTrained)
+        _put_right(folder, meta["steps"])
+        return tensors
     with held(cached) as there:
         if not there:
             return None
@@ -52,14 +55,29 @@ def _earlier(own: Path, cached: Path, folder: RunDir, console: Console) -> dict[
         except DamagedFile:
             console.line(f"note: {cached} is damaged, making it anew")
             return None
-    points = [{**point, "step": int(point["step"])} for point in meta.pop("curve")]
-    folder.lines("metrics.jsonl").replace(points)
+    folder.lines("metrics.jsonl").replace(_curve(meta.pop("curve")))
     save_tensors(own, tensors, meta)
     console.line(
         f"meta-train: from the cache ({meta['steps']} steps, best validation "
         f"{meta['best_score']:.4f} at step {meta['best_step']})"
     )
     return tensors
+
+
+def _put_right(folder: RunDir, steps: int) -> None:
+    """Write the curve of phase 1 again, if it is not that of the checkpoint of its last step."""
+    with suppress(DamagedFile):
+        saved = _saved(folder.artifacts / "checkpoint.safetensors")
+        if saved is None or saved[1]["step"] != steps:
+            return
+        metrics, curve = folder.lines("metrics.jsonl"), _curve(saved[1]["curve"])
+        if metrics.records != curve:
+            metrics.replace(curve)
+
+
+def _curve(points: list[dict[str, float]]) -> list[dict[str, Any]]:
+    """The lines of ``metrics.jsonl``."""
+    return [{**point, "step": int(point["step"])} for point in points]
 
 
 def _keep(progress: Progress, own: Path, cached: Path, console: Console) -> None:
@@ -84,7 +102,7 @@ def _train(parts: Parts, folder: RunDir, console: Console, observe: Observe) -> 
     if saved := parts.ranks.from_first(lambda: _saved(checkpoint)):
         _restore(trainer, *saved)
     metrics = folder.lines("metrics.jsonl")
-    metrics.replace([{**point, "step": int(point["step"])} for point in trainer.progress.curve])
+    metrics.replace(_curve(trainer.progress.curve))
     total = parts.recipe.meta_train.steps
     with console.stage("meta-train", total, trainer.progress.step) as advance:
         shown = trainer.progress.step

@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -24,10 +25,15 @@ def serve() -> None:
 
 
 def _import_all() -> None:
-    from metaforge import pipeline, plugins  # noqa: F401
+    """By a run: much is imported where it is first needed. What such a run leaves in memory, the
+    project's own workers, which are forked after phase 1, have as well."""
+    import metaforge
     from metaforge.cli import call  # noqa: F401
+    from tests.torture.harness import RECIPE
 
-    plugins.host()
+    with tempfile.TemporaryDirectory() as place:
+        os.environ["METAFORGE_CACHE"] = place
+        metaforge.run(RECIPE, f"output={place}", quiet=True)
 
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
