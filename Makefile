@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help venv demo test check format bench bench-check results other-pythons clean
+.PHONY: help venv demo test check format bench bench-check results other-pythons torture clean
 
 help:
 	@echo "make demo           set up, then run recipes/sp_maml.yaml"
@@ -14,6 +14,7 @@ help:
 	@echo "make bench          speed against peers and floors"
 	@echo "make bench-check    whether a ratio got slower than the stored one (two minutes)"
 	@echo "make results        the runs of docs/results.md (hours; goes on where it stopped), and the page"
+	@echo "make torture        faults injected into runs, all of them (an hour; make test has a part)"
 	@echo "make other-pythons  the torch-free tests and the build on 3.12 and 3.13, where present"
 
 venv: $(VENV)/.installed
@@ -55,6 +56,9 @@ bench-check: venv
 
 results: venv
 	$(BIN)/python -m studies
+
+torture: venv
+	METAFORGE_TORTURE=1 $(BIN)/python -m pytest tests/torture -o timeout=3600
 
 other-pythons: venv
 	sh tests/other_pythons.sh

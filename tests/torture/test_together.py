@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,26 +30,30 @@ from tests.torture.harness import (
 )
 
 pytestmark = pytest.mark.slow
+#: What a run that found phase 1 in the cache does not have.
+CURVE = {"metrics.jsonl", "metrics.csv"}
 
 
 @pytest.fixture(scope="module")
-def other(tmp_path_factory) -> Zygote:
+def other(tmp_path_factory) -> Iterator[Zygote]:
     """A second process that forks commands, so that two run at once."""
     process = Zygote(tmp_path_factory.mktemp("other"))
     yield process
     process.close()
 
 
-def begin(zygote: Zygote, place: Path, output: str, *more: str) -> None:
-    """Without waiting; runs of one place share its cache."""
-    (place / "torture.yaml").write_text(json.dumps(RECIPE))
-    words = ("run", "torture.yaml", "--quiet", f"output={output}", *more)
-    zygote.begin(*words, fault={}, cwd=place)
+def begin(zygote: Zygote, cwd: Path) -> None:
+    """The recipe, without waiting for its end; runs beside each other share a cache."""
+    cwd.mkdir(parents=True)
+    (cwd / "torture.yaml").write_text(json.dumps(RECIPE))
+    words = ("run", "torture.yaml", "--quiet")
+    zygote.begin(*words, fault={}, cwd=cwd, cache=cwd.parent / "cache")
 
 
-def only(folder_: Path) -> Path:
-    (path,) = folder_.iterdir()
-    return path
+def made(cwd: Path) -> dict[str, Any]:
+    path = folder(cwd)
+    assert path is not None
+    return figures(path)
 
 
 def test_a_second_run_on_one_folder_is_refused_and_the_first_goes_on(
@@ -77,17 +83,14 @@ def test_a_second_run_on_one_folder_is_refused_and_the_first_goes_on(
 def test_two_runs_that_share_a_cache_end_as_each_alone(zygote, other, whole, tmp_path):
     for trial in range(number(2, 20)):
         place = tmp_path / str(trial)
-        place.mkdir()
-        begin(zygote, place, "a")
+        begin(zygote, place / "a")
         time.sleep(dice("share", trial).uniform(0, 0.3))
-        begin(other, place, "b")
+        begin(other, place / "b")
         ends = zygote.end(), other.end()
         assert [ended.code for ended in ends] == [0, 0], [ended.err for ended in ends]
         for name in "ab":
-            found = figures(only(place / name))
-            others = differing(found, whole.figures)
-            # Of phase 1 that the other run had done there is no curve.
-            assert set(others) <= {"metrics.jsonl", "metrics.csv"}, others
+            others = differing(made(place / name), whole.figures)
+            assert set(others) <= CURVE, others
         assert not list((place / "cache").rglob("*.part"))
         tally["two runs share a cache", "both right"] += 1
 
@@ -95,14 +98,13 @@ def test_two_runs_that_share_a_cache_end_as_each_alone(zygote, other, whole, tmp
 def test_the_cache_is_pruned_while_a_run_goes_on(zygote, whole, tmp_path):
     for trial in range(number(2, 20)):
         place = tmp_path / str(trial)
-        place.mkdir()
-        begin(zygote, place, "a")
+        begin(zygote, place / "a")
         until = time.monotonic() + 1.5
         while time.monotonic() < until:
             cache.prune(place / "cache", keep=0)
         ended = zygote.end()
         assert ended.code == 0, ended.err
-        assert not differing(figures(only(place / "a")), whole.figures)
+        assert not differing(made(place / "a"), whole.figures)
         tally["cache pruned all the while", "right"] += 1
 
 
@@ -130,10 +132,8 @@ def test_a_damaged_file_of_the_cache_costs_time_alone(zygote, whole, tmp_path, k
         path.write_bytes(data if trial % 3 else data[: len(data) // 2])
         ended = run(zygote, place)
         assert ended.code == 0, ended.err
-        made = folder(place)
-        assert made is not None
-        others = differing(figures(made), whole.figures)
-        assert set(others) <= {"metrics.jsonl", "metrics.csv"}, (trial, path.name, others)
+        others = differing(made(place), whole.figures)
+        assert set(others) <= CURVE, (trial, path.name, others)
         tally[f"damaged cache, {kind}", "same bits"] += 1
 
 
@@ -141,11 +141,8 @@ def test_a_damaged_file_of_the_cache_costs_time_alone(zygote, whole, tmp_path, k
 
 
 def test_the_same_command_twice(zygote, whole, tmp_path):
-    ended = run(zygote, tmp_path)
-    path = folder(tmp_path)
-    assert ended.code == 0
-    assert path is not None
-    assert not differing(figures(path), whole.figures)
+    assert run(zygote, tmp_path).code == 0
+    assert not differing(made(tmp_path), whole.figures)
 
 
 def test_in_a_process_of_its_own(whole, tmp_path):
@@ -159,27 +156,20 @@ def test_in_a_process_of_its_own(whole, tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    path = folder(tmp_path)
-    assert path is not None
-    assert not differing(figures(path), whole.figures)
+    assert not differing(made(tmp_path), whole.figures)
 
 
 @pytest.mark.parametrize("workers", [2, 3])
 def test_with_other_workers(zygote, whole, tmp_path, workers):
     ended = run(zygote, tmp_path, None, f"evaluate.workers={workers}")
-    path = folder(tmp_path)
     assert ended.code == 0, ended.err
-    assert path is not None
-    others = differing(figures(path), whole.figures)
-    assert set(others) <= {"resolved.yaml"}, others
+    assert set(differing(made(tmp_path), whole.figures)) <= {"resolved.yaml"}
 
 
 def test_another_seed_is_another_run(zygote, whole, tmp_path):
     """The broken specimen of the laws above."""
     run(zygote, tmp_path, None, "seed=1")
-    path = folder(tmp_path)
-    assert path is not None
-    assert "targets.jsonl" in differing(figures(path), whole.figures)
+    assert "targets.jsonl" in differing(made(tmp_path), whole.figures)
 
 
 def test_resumed_again_and_again(zygote, whole, tmp_path):
