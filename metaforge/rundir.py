@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -187,6 +188,16 @@ class RunDir:
                 file.write(f"{stamp} {line}\n")
         except OSError as error:
             raise DataError(f"{path}: cannot write: {error.strerror}") from error
+
+    @property
+    def unsealed(self) -> list[str]:
+        """A note where the results have no seal, so that damage to them would not be seen."""
+        path = self.path / "results.json"
+        if seals.SEAL in json.loads(path.read_text()):
+            return []
+        return [
+            f"note: {path.name} has no seal, as an earlier version wrote it: damage is not seen"
+        ]
 
     @property
     def results(self) -> dict[str, Any]:

@@ -143,4 +143,4 @@ def render_lines(results: dict[str, Any], run_dir: Path) -> list[str]:
 def render_text(run_dir: Path) -> str:
     """The report of a finished run's folder. Raises ``DataError`` for any other."""
     folder = RunDir.open(Path(run_dir))
-    return "\n".join(render_lines(folder.results, folder.path))
+    return "\n".join([*render_lines(folder.results, folder.path), *folder.unsealed])

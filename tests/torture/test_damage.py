@@ -7,12 +7,14 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from metaforge.cached_arrays import cached_array
 from metaforge.errors import DamagedFile
 from metaforge.records import load_tensors, read_json
 from metaforge.run_files import Record
-from tests.torture.harness import dice, differing, figures, number, tally
+from tests.torture.harness import SHARE, dice, differing, figures, number, tally
 
 pytestmark = pytest.mark.slow
 
@@ -112,7 +114,7 @@ def test_every_flipped_byte_of_tensors_is_told_or_harmless(whole, tmp_path, name
     path = whole.path / "artifacts" / f"{name}.safetensors"
     data, (tensors, said) = path.read_bytes(), load_tensors(path)
     rng = dice("tensors", name)
-    for at in range(0, len(data), number(11, 1)):
+    for at in range(0, len(data), 1 if SHARE else 11):
         damaged = tmp_path / "x.safetensors"
         damaged.write_bytes(data[:at] + bytes([data[at] ^ rng.randrange(1, 256)]) + data[at + 1 :])
         try:
@@ -131,7 +133,7 @@ def test_every_flipped_byte_of_json_is_told_or_harmless(whole, tmp_path, name):
     path = whole.path / name
     data, expected = path.read_bytes(), read_json(path, Record)
     rng = dice("json", name)
-    for at in range(0, len(data), number(11, 1)):
+    for at in range(0, len(data), 1 if SHARE else 11):
         damaged = tmp_path / "x.json"
         damaged.write_bytes(data[:at] + bytes([data[at] ^ rng.randrange(1, 256)]) + data[at + 1 :])
         try:
@@ -141,6 +143,24 @@ def test_every_flipped_byte_of_json_is_told_or_harmless(whole, tmp_path, name):
             continue
         assert {key: found[key] for key in expected} == expected, at
         tally["flipped byte of JSON", "harmless"] += 1
+
+
+def test_every_flipped_byte_of_a_cached_array_is_made_anew_or_harmless(tmp_path):
+    array, said = np.arange(12, dtype=np.float32).reshape(3, 4), []
+    path = tmp_path / "cache" / "features" / "x.npz"
+
+    def read() -> np.ndarray:
+        return cached_array(path, array.shape, lambda: array.copy(), said.append)
+
+    read()
+    data, rng = path.read_bytes(), dice("npz")
+    for at in range(len(data)):
+        path.write_bytes(data[:at] + bytes([data[at] ^ rng.randrange(1, 256)]) + data[at + 1 :])
+        said.clear()
+        assert np.array_equal(read(), array), at
+        assert read().dtype == array.dtype, at
+        tally["flipped byte of a cached array", "made anew" if said else "harmless"] += 1
+    assert tally["flipped byte of a cached array", "made anew"] > len(array.tobytes())
 
 
 def test_a_file_without_a_seal_is_read_and_its_damage_is_not_seen(whole, tmp_path):
