@@ -14,10 +14,10 @@ from metaforge.cache import held
 from metaforge.records import keep
 
 #: What numpy and zipfile raise for an archive that is not what was written: a flipped bit may
-#: make it one that is encrypted, or compressed in an unknown way (``RuntimeError``), or huge.
+#: make it one that is encrypted, or compressed in an unknown way (``RuntimeError``), or very large.
 DAMAGE = (
-    *(OSError, ValueError, KeyError, EOFError, RuntimeError, OverflowError, MemoryError),
-    *(SyntaxError, zipfile.BadZipFile, zlib.error),
+    *(OSError, ValueError, KeyError, EOFError, RuntimeError, MemoryError),
+    *(zipfile.BadZipFile, zlib.error),
 )
 
 

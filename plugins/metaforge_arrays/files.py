@@ -34,7 +34,9 @@ _TEXT = bytes([*range(32, 127), *b"\t\r\n"])
 #: What is read, and how to make it.
 _WANTED = "an npz archive, made by numpy.savez('data.npz', X=features, y=labels)"
 _FOLDER = "a folder of npy files, X.npy and y.npy"
-BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)
+#: What numpy and zipfile raise for what is not whole: a flipped bit may make a member one that is
+#: encrypted, or compressed in a way that zipfile does not know (``RuntimeError``).
+BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError)
 
 
 class Arrays:

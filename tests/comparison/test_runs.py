@@ -11,6 +11,7 @@ from metaforge import comparison
 from metaforge.comparison.runs import read_runs
 from metaforge.errors import DataError
 from metaforge.report import render_text
+from metaforge.seals import sealed
 
 from .folders import read_lines, write_json, write_lines, write_run
 
@@ -23,6 +24,15 @@ def test_a_finished_run_is_read_and_nothing_is_written_there(tmp_path):
     assert len(run.records) == 12
     assert run.scores("conditional")[4] == run.records[4]["curves"]["conditional"][-1]
     assert {file: file.stat().st_mtime_ns for file in path.rglob("*")} == before
+
+
+def test_a_run_of_before_there_were_seals_is_shown_with_a_note(tmp_path):
+    path = write_run(tmp_path / "run")
+    note = "note: results.json has no seal, as an earlier version wrote it"
+    assert note in render_text(path)
+    found = json.loads((path / "results.json").read_text())
+    write_json(path / "results.json", sealed(found))
+    assert note not in render_text(path)
 
 
 def _edit(name, change):

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from metaforge.cached_arrays import cached_array
-from metaforge.errors import DamagedFile
+from metaforge.errors import DamagedFile, DataError
 from metaforge.records import load_tensors, read_json
 from metaforge.run_files import Record
+from metaforge_arrays.files import Arrays
 from tests.torture.harness import SHARE, dice, differing, figures, number, tally
 
 pytestmark = pytest.mark.slow
@@ -161,6 +162,22 @@ def test_every_flipped_byte_of_a_cached_array_is_made_anew_or_harmless(tmp_path)
         assert read().dtype == array.dtype, at
         tally["flipped byte of a cached array", "made anew" if said else "harmless"] += 1
     assert tally["flipped byte of a cached array", "made anew"] > len(array.tobytes())
+
+
+def test_every_flipped_byte_of_a_user_s_archive_is_told_or_harmless(tmp_path):
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    path = tmp_path / "data.npz"
+    np.savez(path, X=x)
+    data, rng = path.read_bytes(), dice("archive")
+    for at in range(len(data)):
+        path.write_bytes(data[:at] + bytes([data[at] ^ rng.randrange(1, 256)]) + data[at + 1 :])
+        outcome = "harmless"
+        try:
+            assert np.array_equal(Arrays(path).get("x", "X"), x), at
+        except DataError:
+            outcome = "told"
+        tally["flipped byte of a user's npz", outcome] += 1
+    assert tally["flipped byte of a user's npz", "told"] > len(x.tobytes())
 
 
 def test_a_file_without_a_seal_is_read_and_its_damage_is_not_seen(whole, tmp_path):
