@@ -38,6 +38,7 @@ from metaforge.records import (
     write_json,
 )
 from metaforge.run_files import Identity, Shape
+from metaforge.seals import sealed
 from metaforge.tasks import TaskBatch, TaskShape
 
 FORMAT = 1
@@ -122,7 +123,7 @@ class Adapted:
         with whole_folder(Path(path), force=force) as folder:
             save_tensors(folder / _FILE, self._tensors())
             files = {_FILE: digest(folder / _FILE)}
-            write_json(folder / "model.json", {**self._facts(), "files": files})
+            write_json(folder / "model.json", sealed({**self._facts(), "files": files}))
 
     def __reduce__(self) -> Any:
         """As its folder holds it, so that pickling asks nothing of the algorithm."""

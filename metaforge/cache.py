@@ -11,7 +11,7 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,8 @@ KINDS = {
     "select": ("scores of selection", rf"{_KEY}-\d+\.json"),
     "factors": ("factors of large banks", rf"{_KEY}\.factor"),
     "features": ("features of images", rf"{_KEY}\.npz"),
-    "images": ("images read from files", rf"(\w+-)?{_KEY}\.(npz|npy|json)"),
+    "images": ("folders of images", rf"{_KEY}/(X\.npy|index\.json)"),
+    "fewshot_images": ("images of data sets", rf"{_KEY}\.(npy|json)"),
     "arrays": ("arrays on disk", rf"{_KEY}\.(npy|json)"),
     "glyphs": ("drawn letters", rf"images-{_KEY}\.npz"),
 }
@@ -81,7 +82,7 @@ def entries(folder: Path) -> list[Entry]:
     found = []
     for kind, (_, form) in KINDS.items():
         for path in _files(folder / kind):
-            if not re.fullmatch(form, path.name):
+            if not re.fullmatch(form, path.relative_to(folder / kind).as_posix()):
                 continue
             with suppress(OSError):  # removed meanwhile
                 stat = path.stat()
@@ -92,10 +93,7 @@ def entries(folder: Path) -> list[Entry]:
 def strangers(folder: Path) -> list[Path]:
     """What lies in a cache folder and is not known: another's, or of a plugin."""
     known = {entry.path for entry in entries(folder)}
-    try:
-        found = [path for path in folder.iterdir() if path.name not in KINDS]
-    except OSError:
-        return []
+    found = [path for path in _inside(folder) if path.name not in KINDS]
     for kind in KINDS:
         found += [p for p in _files(folder / kind) if p not in known and not _is_part(p)]
     return sorted(found)
@@ -106,7 +104,8 @@ def prune(folder: Path, older_than: float | None = None, keep: int | None = None
     no more than ``keep`` bytes are left; and what processes that died had begun to write."""
     found, now = entries(folder), time.time()
     left = sum(entry.size for entry in found)
-    done = Pruned([], [], [], sum(remove_parts(folder / kind) for kind in KINDS), left)
+    freed = sum(remove_parts(place) for kind in KINDS for place in _folders(folder / kind))
+    done = Pruned([], [], [], freed, left)
     for entry in found:
         old = older_than is not None and now - entry.used > older_than
         much = keep is not None and done.left > keep
@@ -134,9 +133,21 @@ def _remove(entry: Entry, done: Pruned) -> None:
     done.left -= entry.size
 
 
-def _files(folder: Path) -> Sequence[Path]:
+def _files(folder: Path) -> list[Path]:
+    """What lies in a folder, and in those within."""
+    found = [path for place in _folders(folder) for path in _inside(place)]
+    return [path for path in found if path.is_file() and not path.is_symlink()]
+
+
+def _folders(folder: Path) -> list[Path]:
+    """A folder and those within."""
+    within = [path for path in _inside(folder) if path.is_dir() and not path.is_symlink()]
+    return [folder, *within]
+
+
+def _inside(folder: Path) -> list[Path]:
     try:
-        return [path for path in folder.iterdir() if path.is_file() and not path.is_symlink()]
+        return sorted(folder.iterdir())
     except OSError:
         return []
 

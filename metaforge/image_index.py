@@ -24,6 +24,7 @@ from metaforge.image_form import ImageForm, Wanted
 from metaforge.image_listing import Listing
 from metaforge.kept_images import write_images
 from metaforge.records import read_json, write_json
+from metaforge.seals import sealed
 from metaforge.storage import numbers_of
 
 #: Pixels along the longer side of images whose size is not asked for, at most: what the
@@ -60,7 +61,8 @@ def index_images(listing: Listing, wanted: Wanted, context: Context) -> ImageInd
     blocks = image_blocks(listing.root, listing.files, form, context)
     digest = write_images(folder / "X.npy", (len(listing.files), *form.shape), blocks)
     twins = same_files(listing, context)
-    write_json(folder / "index.json", {"form": asdict(form), "digest": digest, "twins": twins})
+    note = {"form": asdict(form), "digest": digest, "twins": twins}
+    write_json(folder / "index.json", sealed(note))
     return ImageIndex(folder / "X.npy", form, digest, tuple(map(tuple, twins)))
 
 

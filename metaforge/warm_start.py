@@ -16,7 +16,7 @@ from metaforge.console import Console
 from metaforge.errors import DamagedFile, NumericError
 from metaforge.metatrain import MetaTrainer, Progress, WarmStart
 from metaforge.records import keep, load_tensors, save_tensors, tensor_bytes
-from metaforge.run_files import Cached, TrainingState
+from metaforge.run_files import Cached, MetaTrained, TrainingState
 from metaforge.rundir import RunDir
 from metaforge.stages import Parts
 

@@ -36,6 +36,7 @@ from metaforge.records import (
     write_json,
 )
 from metaforge.run_files import Identity, Shape
+from metaforge.seals import sealed
 from metaforge.stages import Parts
 
 #: Raised whenever a bundle of before cannot be read any more.
@@ -93,7 +94,7 @@ def write(learner: Learner, path: Path, *, force: bool = False) -> dict[str, Any
             "files": {name: digest(folder / name) for name in FILES},
             "bytes": sum((folder / name).stat().st_size for name in FILES),
         }
-        write_json(folder / "bundle.json", bundle)
+        write_json(folder / "bundle.json", sealed(bundle))
     return bundle
 
 

@@ -48,6 +48,7 @@ def from_run(path: Path, context: Context, device: str | None = None) -> Learner
 def resolved_of(path: Path) -> ResolvedRecipe:
     """The recipe of a run's folder, unchecked. ``PluginError`` tells what had a component that
     is not here."""
+    RunDir(path).recipe_text()  # refused where it is not what the run was made from
     try:
         return load_recipe(path / "resolved.yaml", check=False)
     except MetaforgeError as error:

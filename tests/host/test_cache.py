@@ -101,6 +101,15 @@ def test_what_is_used_is_no_longer_the_oldest(folder):
     assert not older.exists()
 
 
+def test_folders_of_images_are_pruned_file_by_file(folder):
+    index = add(folder, f"images/{'a' * 32}", "index.json", 10, 40)
+    images = add(folder, f"images/{'a' * 32}", "X.npy", 100, 40)
+    other = add(folder, f"images/{'a' * 32}", "mine.npy", 100, 40)
+    dead = add(folder, f"images/{'b' * 32}", ".X.npy.99-0a.part", 50, 40)
+    assert cache.prune(folder, older_than=DAY).freed == 160
+    assert names([index, images, other, dead]) == [False, False, True, False]
+
+
 def test_what_is_not_ours_is_never_removed(folder, capsys):
     others = [
         add(folder, "metatrain", "thesis.safetensors", 10, 999),
