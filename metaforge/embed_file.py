@@ -161,8 +161,8 @@ def _holds(path: Path, digest: str) -> bool:
     """Whether the file is there and has these features. Raises ``DataError`` for another file."""
     if not path.exists():
         return False
-    unreadable = (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile)
-    with suppress(*unreadable), np.load(path, allow_pickle=False) as archive:
+    damage = (ValueError, KeyError, EOFError, TypeError, RuntimeError, zipfile.BadZipFile)
+    with suppress(OSError, *damage), np.load(path, allow_pickle=False) as archive:
         if json.loads(str(archive["metaforge"][()]))["inputs"] == digest:
             return True
     raise DataError(

@@ -133,7 +133,7 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
             return {file.stem: np.load(file, allow_pickle=False) for file in files}
         with np.load(path, allow_pickle=False) as archive:
             return dict(archive)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError, RuntimeError) as error:
         raise DataError(
             f"{path}: cannot be read as numpy's arrays ({error}); expected a whole npz file, or a "
             "folder of npy files, of numbers and strings"

@@ -138,7 +138,7 @@ def _names(path: Path) -> tuple[str, ...]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.namelist()
-    except (zipfile.BadZipFile, OSError) as error:
+    except BROKEN as error:
         raise DataError(f"arrays: {path}: {_no_archive(path, error)}") from error
     names = tuple(name.removesuffix(".npy") for name in members if name.endswith(".npy"))
     if not names:

@@ -77,7 +77,7 @@ def from_archives(root: Path, size: int, invert: bool) -> Found:
         except FileNotFoundError:
             problems.append(f"{path}: no such file; Omniglot is both archives")
             continue
-        except (zipfile.BadZipFile, OSError) as error:
+        except (zipfile.BadZipFile, OSError, RuntimeError) as error:
             problems.append(f"{path} is no whole archive ({error}); get it again")
             continue
         files += [
@@ -110,7 +110,7 @@ def _members(
             image = by_name[name]
             try:
                 return archives[image.part].read(image.file)
-            except (zipfile.BadZipFile, zlib.error) as error:
+            except (zipfile.BadZipFile, zlib.error, RuntimeError) as error:
                 raise OSError(0, str(error)) from error
 
         members = cast(Path, Blobs(str(paths[0].parent), read))

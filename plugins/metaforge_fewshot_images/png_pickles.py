@@ -194,7 +194,15 @@ def _array(path: Path, count: int, form: ImageForm, context: Context) -> Iterato
                     some = data.reshape(rows, *header.shape[1:])
                     yield np.ascontiguousarray(some.transpose(0, 3, 1, 2))
                     advance(rows)
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError, ValueError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        OSError,
+        KeyError,
+        ValueError,
+        RuntimeError,
+    ) as error:
         raise DataError(f"{path} is damaged, or has no array images ({error})") from error
 
 
