@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
@@ -11,14 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from metaforge.cache import held
+from metaforge.errors import DataError
+from metaforge.npy_files import BROKEN, read_member
 from metaforge.records import keep
-
-#: What numpy and zipfile raise for an archive that is not what was written: a flipped bit may
-#: make it one that is encrypted, or compressed in an unknown way (``RuntimeError``), or very large.
-DAMAGE = (
-    *(OSError, ValueError, KeyError, EOFError, RuntimeError, MemoryError),
-    *(zipfile.BadZipFile, zlib.error),
-)
 
 
 def cached_array(
@@ -36,7 +29,7 @@ def cached_array(
         if there:
             try:
                 return _read(path, shape)
-            except DAMAGE:
+            except (*BROKEN, DataError):
                 report(f"note: {path} is damaged, making it anew")
     array = make()
     file = BytesIO()
@@ -47,8 +40,7 @@ def cached_array(
 
 def _read(path: Path, shape: tuple[int, ...]) -> np.ndarray:
     """Whole or not at all: the archive carries a checksum of its content."""
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-        array = archive["data"]
+    array = read_member(path, "data")
     if array.shape != shape:
         raise ValueError(f"shape {array.shape}, expected {shape}")
     return array

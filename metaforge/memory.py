@@ -7,10 +7,12 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from metaforge.errors import DataError
+
+if TYPE_CHECKING:
+    import torch
 
 _CGROUP = Path("/sys/fs/cgroup")
 
@@ -18,7 +20,14 @@ _CGROUP = Path("/sys/fs/cgroup")
 def available(device: torch.device) -> int | None:
     """Bytes that can still be allocated on a device; None where the system does not say."""
     if device.type == "cuda":
+        import torch
+
         return torch.cuda.mem_get_info(device)[0]
+    return free()
+
+
+def free() -> int | None:
+    """Bytes of this machine's memory that can still be allocated; None where it does not say."""
     known = [value for value in (_machine(), _control_group()) if value is not None]
     return min(known, default=None)
 

@@ -7,38 +7,16 @@ import weakref
 from collections.abc import Callable, Iterator
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from metaforge.cache import hold
 from metaforge.errors import DataError
+from metaforge.npy_files import Header, read_header
 
 #: Bytes read at a time where a file is read from end to end.
 _READ = 1 << 22
-
-
-class Header(NamedTuple):
-    """What an npy file says of its array. ``fortran`` is the order of the axes on disk."""
-
-    shape: tuple[int, ...]
-    fortran: bool
-    dtype: np.dtype
-
-
-def read_header(file: BinaryIO | Any) -> Header:
-    """The header of an npy file (or of a member of an archive), which is read up to the numbers.
-
-    Raises ``ValueError`` where there is none.
-    """
-    version = np.lib.format.read_magic(file)
-    readers = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
-    if version not in readers:
-        raise ValueError(f"npy format {version[0]}.{version[1]} is none of 1.0 and 2.0")
-    return Header(*readers[version](file))
 
 
 def numbers_of(path: Path) -> tuple[Header, int]:
@@ -50,7 +28,7 @@ def numbers_of(path: Path) -> tuple[Header, int]:
         size = path.stat().st_size - start
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: no npy file that can be read ({error})") from error
-    needed = prod(header.shape) * header.dtype.itemsize
+    needed = header.nbytes
     if header.dtype.hasobject:
         raise DataError(f"{path}: holds Python objects, which are not read; save numbers")
     if header.fortran and len(header.shape) > 1:

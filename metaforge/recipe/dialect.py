@@ -15,6 +15,10 @@ import yaml
 
 _TAG = "tag:yaml.org,2002:"
 MAX_DEPTH = 32
+#: Far more values than any recipe has; aliases of aliases would pass it fast.
+MAX_VALUES = 20_000
+#: The whole numbers of 64 bits, with a sign or without.
+_LEAST, _MOST = -(2**63), 2**64 - 1
 
 _IMPLICIT: tuple[tuple[str, str, str], ...] = (
     ("null", r"~|null|Null|NULL|", "~nN"),
@@ -45,28 +49,42 @@ def _read_float(text: str) -> float:
     return -value if named == "inf" and text.startswith("-") else value
 
 
+def in_64_bits(value: int) -> int:
+    """The number. ``ValueError`` for one that no option can hold, and that Python may refuse to
+    print."""
+    if not _LEAST <= value <= _MOST:
+        raise ValueError("a whole number beyond 64 bits has no place in a recipe")
+    return value
+
+
 _SCALARS: dict[str, Callable[[str], Any]] = {
     _TAG + "null": lambda text: None,
     _TAG + "bool": lambda text: text.lower() == "true",
-    _TAG + "int": lambda text: int(text, 0),
+    _TAG + "int": lambda text: in_64_bits(int(text, 0)),
     _TAG + "float": _read_float,
     _TAG + "str": str,
 }
 
 
 class RecipeLoader(yaml.SafeLoader):
-    """Composes nodes by the rules above, to a bounded depth."""
+    """Composes nodes by the rules above, to a bounded depth and number."""
 
     yaml_implicit_resolvers = _resolvers()
 
     def __init__(self, stream: str):
         super().__init__(stream)
-        self._depth = 0
+        self._depth = self._nodes = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self._depth == MAX_DEPTH:
             raise yaml.MarkedYAMLError(
                 problem=f"nested deeper than {MAX_DEPTH} levels",
+                problem_mark=self.peek_event().start_mark,
+            )
+        self._nodes += 1
+        if self._nodes > MAX_VALUES:
+            raise yaml.MarkedYAMLError(
+                problem=f"more than {MAX_VALUES} keys and values",
                 problem_mark=self.peek_event().start_mark,
             )
         self._depth += 1

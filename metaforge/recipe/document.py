@@ -11,11 +11,16 @@ from typing import Any
 import yaml
 
 from metaforge.errors import Problem, RecipeError
-from metaforge.recipe.dialect import MAX_DEPTH, RecipeLoader, check_tag, scalar
+from metaforge.recipe.dialect import (
+    MAX_DEPTH,
+    MAX_VALUES,
+    RecipeLoader,
+    check_tag,
+    in_64_bits,
+    scalar,
+)
 
 Key = tuple[str | int, ...]
-#: Far more values than any recipe has; aliases of aliases would pass it fast.
-MAX_VALUES = 20_000
 _SHAPES: dict[type, str] = {list: "a list", str: "text"}
 
 
@@ -178,7 +183,10 @@ def plain(value: Any, path: Key = ()) -> Any:
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, Integral):
-        return int(value)
+        try:
+            return in_64_bits(int(value))
+        except ValueError as error:
+            raise RecipeError([Problem(dotted(path), str(error))]) from None
     if isinstance(value, Real):
         return float(value)
     if isinstance(value, PurePath):

@@ -20,9 +20,10 @@ import numpy as np
 from metaforge.cache import held
 from metaforge.components import Context
 from metaforge.errors import DataError
+from metaforge.npy_files import BROKEN
 from metaforge.records import keep, whole_file
 from metaforge.storage import DiskRows, blocks, numbers_of
-from metaforge_arrays.files import BROKEN, Arrays
+from metaforge_arrays.files import Arrays
 from metaforge_arrays.inputs import (
     decoded,
     not_finite,

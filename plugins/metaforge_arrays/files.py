@@ -6,7 +6,6 @@ Nothing in a file is ever executed: pickled (object) arrays are refused.
 from __future__ import annotations
 
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from metaforge.errors import DataError
-from metaforge.storage import read_header
+from metaforge.npy_files import BROKEN, read_file, read_header, read_member
 from metaforge.suggest import did_you_mean
 
 #: Kinds of Python objects, and the dtype of arrays that hold one kind alone.
@@ -34,9 +33,6 @@ _TEXT = bytes([*range(32, 127), *b"\t\r\n"])
 #: What is read, and how to make it.
 _WANTED = "an npz archive, made by numpy.savez('data.npz', X=features, y=labels)"
 _FOLDER = "a folder of npy files, X.npy and y.npy"
-#: What numpy and zipfile raise for what is not whole: a flipped bit may make a member one that is
-#: encrypted, or compressed in a way that zipfile does not know (``RuntimeError``).
-BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError)
 
 
 class Arrays:
@@ -68,8 +64,10 @@ class Arrays:
         if lines := self.missing({option: value}):
             raise DataError(f"arrays: {lines[0]}")
         try:
-            with self._open(value) as file:
-                return np.lib.format.read_array(file, allow_pickle=False)
+            assert self.path is not None
+            if self.is_folder:
+                return read_file(self.path / f"{value}.npy")
+            return read_member(self.path, value)
         except BROKEN as error:
             raise DataError(f"arrays: {self.unreadable(value, error)}") from error
 
