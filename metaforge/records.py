@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import math
 import os
 import secrets
 import shutil
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from metaforge import seals
-from metaforge.errors import DamagedFile, DataError
+from metaforge.errors import DamagedFile, DataError, NumericError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -143,8 +144,34 @@ def keep(path: Path, data: bytes, report: Callable[[str], None]) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Indented, NaN refused (a result is a number or null)."""
-    write_atomic(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
+    """Indented. A result is a number or null: ``NumericError`` says which is not finite."""
+    write_atomic(path, (_finite_json(path, value, indent=2) + "\n").encode())
+
+
+def _finite_json(path: Path, value: Any, indent: int | None = None) -> str:
+    try:
+        return json.dumps(value, indent=indent, allow_nan=False)
+    except ValueError as error:
+        from metaforge.recipe.document import dotted
+
+        bad = [dotted(at) for at in _not_finite(value)]
+        more = f" and {len(bad) - _TOLD} more" if len(bad) > _TOLD else ""
+        raise NumericError(
+            f"{path.name}: not finite, so not written: {', '.join(bad[:_TOLD])}{more}: scores "
+            "have overflowed; lower the learning rates, or use precision: float64"
+        ) from error
+
+
+def _not_finite(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where a value holds numbers that are not finite."""
+    if isinstance(value, Mapping):
+        value = list(value.items())
+    elif isinstance(value, list | tuple):
+        value = list(enumerate(value))
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield at
+    for key, item in value if isinstance(value, list) else ():
+        yield from _not_finite(item, (*at, key))
 
 
 def read_json(path: Path, shape: type[BaseModel]) -> Any:
@@ -251,7 +278,7 @@ class Lines:
             self.replace(self.records)
 
     def append(self, record: dict[str, Any]) -> None:
-        line = _line(record)
+        line = _line(self.path, record)
         try:
             with self.path.open("a") as file:
                 file.write(line)
@@ -269,10 +296,11 @@ class Lines:
     def replace(self, records: Sequence[dict[str, Any]]) -> None:
         """Hold these records and no others."""
         self.records = list(records)
-        write_atomic(self.path, "".join(map(_line, self.records)).encode())
+        write_atomic(self.path, "".join(_line(self.path, record) for record in self.records).encode())
 
 
-def _line(record: dict[str, Any]) -> str:
+def _line(path: Path, record: dict[str, Any]) -> str:
+    _finite_json(path, record)
     return json.dumps(seals.sealed(record)) + "\n"
 
 

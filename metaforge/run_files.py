@@ -107,6 +107,27 @@ class Metrics(Shape):
     loss: float | None = None
 
 
+class TargetWeights(Shape):
+    """What a target's task weights looked like, as ``scoring.TargetScores`` tells it; those of
+    its own group are there together."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, float | None] = Field(init=False)
+
+    effective_sample_size: float
+    alpha_negative: float
+    own_group: float | None
+    own_group_weight: float | None
+    own_group_bank: float | None
+
+    @model_validator(mode="after")
+    def _groups_together(self) -> Self:
+        of_group = (self.own_group, self.own_group_weight, self.own_group_bank)
+        if len({figure is None for figure in of_group}) > 1:
+            raise ValueError("of own_group, own_group_weight and own_group_bank some are null")
+        return self
+
+
 class Target(Shape):
     """A line of ``targets.jsonl``."""
 
@@ -116,7 +137,7 @@ class Target(Shape):
     curves: dict[str, list[float]]
     macro_accuracy: dict[str, float] = {}
     skipped_steps: dict[str, int] = {}
-    weights: dict[str, Any] = {}
+    weights: TargetWeights | None = None
 
     @model_validator(mode="after")
     def _a_score_for_each_step(self) -> Self:

@@ -92,7 +92,10 @@ def select(
                     record = bench.trial(candidate, rung.targets)
                     lines.append(record)
                     advance(len(record["scores"]), "")
-                elif (record["rung"], record["options"]) != (number, candidate.options):
+                elif (record["rung"], record["options"]) != (
+                    number,
+                    candidate.options,
+                ) or any(len(row) != len(trials.steps) for row in record["scores"]):
                     raise DamagedFile(f"{lines.path}: not of this recipe; start a new run")
                 candidate.take(record)
     if bench.cached:

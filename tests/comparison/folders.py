@@ -45,7 +45,12 @@ def records(seed: int, gain: float, ids: Iterable[int] = range(12), salt: int = 
                     "conditional": [level, level + gain + noise],
                     "random_m": [level, level + noise / 2],
                 },
-                "weights": {"sum": gain},
+                "weights": {
+                    "alpha_sum": gain,
+                    "alpha_negative": 0.5,
+                    "effective_sample_size": 5.0,
+                    **dict.fromkeys(("own_group", "own_group_weight", "own_group_bank")),
+                },
             }
         )
     return found

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from metaforge import records, seals
-from metaforge.errors import DamagedFile, DataError
+from metaforge.errors import DamagedFile, DataError, NumericError
 from metaforge.recipe import load
 from metaforge.records import Lines
 from metaforge.run_files import Record
@@ -39,8 +39,10 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
 
 
 def test_nan_never_reaches_a_file(tmp_path):
-    with pytest.raises(ValueError, match="JSON compliant"):
-        records.write_json(tmp_path / "x.json", {"mean": float("nan")})
+    found = {"mean": float("nan"), "curve": [1.0, {"sd": float("inf")}], "n": 3}
+    with pytest.raises(NumericError, match=r"x\.json: not finite, .*: mean, curve\[1\]\.sd: "):
+        records.write_json(tmp_path / "x.json", found)
+    assert not list(tmp_path.iterdir())
 
 
 def test_tensors_round_trip_with_metadata(tmp_path):

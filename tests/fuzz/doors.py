@@ -239,7 +239,7 @@ def _image(folder: Path) -> None:
 
 
 def _resumed_runs(folder: Path) -> list[Files]:
-    """A run that is finished, and one that was stopped in phase 1."""
+    """Runs that are finished, with a selection and without; one that was stopped in phase 1."""
     from metaforge import pipeline
 
     tiny = {
@@ -249,13 +249,16 @@ def _resumed_runs(folder: Path) -> list[Files]:
         "bank": {"size": 20},
         "meta_train": {"steps": 6, "batch": 2, "validate_every": 3, "validation_targets": 2},
         "condition": {"steps": 2, "batch": 2, "top_m": 5},
-        "evaluate": {"targets": 3},
+        "evaluate": {"targets": 3, "workers": 1},
         "output": str(folder / "runs"),
     }
     found = pipeline.run(load(tiny), quiet=True)
     done = _files_of(Path(found["run_dir"]))
     gone = {"results.json", "targets.jsonl", "timings.jsonl", "artifacts/theta_hat.safetensors"}
-    return [done, {name: content for name, content in done.items() if name not in gone}]
+    stopped = {name: content for name, content in done.items() if name not in gone}
+    grid = {"grid": {"weighting.lambda": [1e-4, 1e-2]}, "targets": 2}
+    found = pipeline.run(load({**tiny, "select": grid}), quiet=True)
+    return [done, stopped, _files_of(Path(found["run_dir"]))]
 
 
 def _resume(folder: Path) -> None:
