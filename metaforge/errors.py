@@ -22,6 +22,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+#: Problems of a recipe that its message lists; the others are counted.
+_TOLD = 200
+
 
 class MetaforgeError(Exception):
     """Base of every error that metaforge raises on purpose."""
@@ -94,7 +97,7 @@ class Problem(NamedTuple):
 
 
 class RecipeError(MetaforgeError):
-    """A recipe has problems; all of them are listed, one a line.
+    """A recipe has problems; they are listed, one a line (after the first 200 they are counted).
 
     The exit code is 2 unless every problem is one of data (3) or of plugins (4).
     """
@@ -107,7 +110,9 @@ class RecipeError(MetaforgeError):
         self.problems = problems
         codes = {problem.code for problem in problems}
         self.exit_code = codes.pop() if len(codes) == 1 else 2
-        super().__init__("\n".join(map(str, problems)))
+        lines = [str(problem) for problem in problems[:_TOLD]]
+        lines += [f"and {len(problems) - _TOLD:,} more problems"] if len(problems) > _TOLD else []
+        super().__init__("\n".join(lines))
 
     @property
     def count(self) -> int:

@@ -22,16 +22,18 @@ from typing import Any
 from metaforge.errors import MetaforgeError
 from tests.fuzz.doors import BY_NAME, Door, Files
 from tests.fuzz.guard import Guard, limit_memory, limited_time
+from tests.fuzz.specimens import SPECIMENS
 
 #: MiB beyond what the process has once everything is imported.
 MEMORY = 1024
 #: Characters of an error's message, and faults that are told.
 _LONGEST, _TOLD = 60_000, 20
+_ALL = {**BY_NAME, **SPECIMENS}
 
 
 def main() -> int:
     options = _options()
-    door = BY_NAME[options.door]
+    door = _ALL[options.door]
     with tempfile.TemporaryDirectory() as name:
         os.environ["METAFORGE_CACHE"] = str(Path(name) / "cache")
         print(json.dumps(_run(door, Path(name), options)))
@@ -40,7 +42,7 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("door", choices=BY_NAME)
+    parser.add_argument("door", choices=_ALL)
     parser.add_argument("--inputs", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="the number of one input")

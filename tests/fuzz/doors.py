@@ -62,9 +62,12 @@ class Door:
 
 
 def _recipes(folder: Path) -> list[Files]:
-    names = ("sp_ls", "sp_maml_sinusoids", "sp_ls_select", "sp_ls_mixture", "sp_maml_conv4")
+    names = ("sp_ls", "sp_maml_sinusoids", "sp_ls_mixture", "sp_maml_conv4")
     texts = [find_recipe(name).read_bytes() for name in names]
-    aliased = b"name: a\ndata: {use: sinusoids, shots: &n 5, queries: *n}\ninner: {use: maml}\n"
+    aliased = (
+        b"name: a\ndata: {use: sinusoids, shots: &n 5, queries: *n}\ninner: {use: maml}\n"
+        b"select:\n  grid: {weighting.lambda: [1e-4, 1e-2]}\n  targets: 9\n"
+    )
     complete = load("sp_maml_sinusoids", check=False).to_yaml().encode()
     return [{"recipe.yaml": text} for text in (*texts, aliased, complete)]
 
@@ -283,12 +286,12 @@ def _cache(folder: Path) -> None:
 _JSON: dict[str, Mutate] = {".json": mutate.mutated_json, ".jsonl": mutate.mutated_json}
 
 DOORS = (
-    Door("recipe", _recipes, _recipe, {".yaml": mutate.mutated_text}, 0.14, True),
-    Door("override", _overrides, _override, {".txt": mutate.mutated_text}, 0.14, True),
-    Door("npz", _npz_files, _npz_read, {".npz": mutate.mutated_npz}, 0.14),
-    Door("pickle", _pickles, _pickle, {".pkl": mutate.mutated}, 0.16),
-    Door("tensors", _tensor_files, _tensors, {".safetensors": mutate.mutated_tensors}, 0.12),
-    Door("run_folder", _run_folders, _run_folder, {**_JSON, ".yaml": mutate.mutated_text}, 0.08),
+    Door("recipe", _recipes, _recipe, {".yaml": mutate.mutated_text}, 0.08, True),
+    Door("override", _overrides, _override, {".txt": mutate.mutated_text}, 0.08, True),
+    Door("npz", _npz_files, _npz_read, {".npz": mutate.mutated_npz}, 0.12),
+    Door("pickle", _pickles, _pickle, {".pkl": mutate.mutated}, 0.25),
+    Door("tensors", _tensor_files, _tensors, {".safetensors": mutate.mutated_tensors}, 0.16),
+    Door("run_folder", _run_folders, _run_folder, {**_JSON, ".yaml": mutate.mutated_text}, 0.05),
     Door(
         "resume",
         _resumed_runs,
@@ -297,7 +300,7 @@ DOORS = (
         0.01,
         slow=30.0,
     ),
-    Door("image", _images, _image, {".png": mutate.mutated_png, "": mutate.mutated}, 0.14),
-    Door("cache", _caches, _cache, {".npz": mutate.mutated_npz}, 0.07),
+    Door("image", _images, _image, {".png": mutate.mutated_png, "": mutate.mutated}, 0.19),
+    Door("cache", _caches, _cache, {".npz": mutate.mutated_npz}, 0.06),
 )
 BY_NAME = {door.name: door for door in DOORS}
