@@ -296,7 +296,11 @@ class TaskWeighting(Part, ABC):
         raise NotImplementedError
 
     def report(self, state: Tree) -> Mapping[str, float]:
-        """What the run records of the fit: jitter, condition estimate, ..."""
+        """What the run records of the fit: jitter, condition estimate, ...
+
+        ``error``, if given, estimates how far rounding moves alpha(D), in shares of its length
+        (2-norm); a run warns where that is more than what sets the kept tasks apart.
+        """
         return {}
 
 

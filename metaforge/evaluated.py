@@ -99,5 +99,6 @@ def results_of(
     found["verdict"] = verdict(recipe, records, regression, found["fits"])
     found["warnings"] += said.training_warning(trained)
     found["warnings"] += said.kernel_warning(found["fits"])
+    found["warnings"] += said.ranking_warning(found["fits"], records)
     found["warnings"] += selected["warnings"] if selected else []
     return found

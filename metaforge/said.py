@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -132,6 +132,27 @@ def kernel_warning(fits: Mapping[str, Any]) -> list[str]:
         f"the kernel {found[0]} of the bank's tasks (median {found[1]}): what is recalled is close "
         "to arbitrary; take another width (kernel.bandwidth: validate chooses one), or another "
         "kernel"
+    ]
+
+
+def ranking_warning(fits: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line where rounding can exchange the first of the ranked bank tasks with one that is not
+    kept: their alphas may each be off by ``error``, and differ by less than twice that."""
+    weighting = fits.get("weighting", {})
+    weights = [record["weights"] for record in records if record.get("weights")]
+    relative = weighting.get("error")
+    if relative is None or not weights:
+        return []
+    lost = sum(2 * relative * own["alpha_norm"] >= own["alpha_spread"] for own in weights)
+    if not lost:
+        return []
+    condition = weighting.get("condition")
+    told = f" (condition number {condition:.2g})" if condition else ""
+    return [
+        f"rounding decides which bank tasks {lost} of {len(weights)} targets recall: alphas are "
+        f"known to {relative:.1g} of their length{told}, and those that are kept differ from "
+        "those that are not by less; raise weighting.lambda, leave out tasks that are alike (a "
+        "smaller bank), take weighting.solver: exact, or another kernel"
     ]
 
 

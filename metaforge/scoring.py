@@ -102,7 +102,7 @@ class Scorer:
                 alpha = self.alphas(source.batch(split, block, view))
                 for target_id, row in zip(block, alpha.T.contiguous().split(1), strict=True):
                     own = keep(row.T, top_m, negative, [target_id])
-                    parts.append((*own, raw_statistics(row.T)))
+                    parts.append((*own, raw_statistics(row.T, top_m)))
                 advance(len(block))
         return TargetScores(*(torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True)))
 
@@ -195,13 +195,20 @@ def _first(marked: Tensor, target_ids: Sequence[int] | None) -> str:
 
 
 #: Columns of ``raw_statistics``, in order.
-RAW_STATISTICS = ("alpha_min", "alpha_max", "alpha_sum", "alpha_negative")
+RAW_STATISTICS = (
+    *("alpha_min", "alpha_max", "alpha_sum", "alpha_negative"),
+    *("alpha_norm", "alpha_spread"),
+)
 
 
-def raw_statistics(alpha: Tensor) -> Tensor:
-    """[T, 4]: least, greatest, sum and share of negatives of each target's N raw weights."""
+def raw_statistics(alpha: Tensor, top_m: int) -> Tensor:
+    """[T, 6]: least, greatest, sum, share of negatives and length of each target's N raw weights,
+    and how far the greatest is above the first that is not kept (of all kept, above the least)."""
+    least, most = alpha.min(0).values, alpha.max(0).values
     negative = (alpha < 0).to(alpha.dtype).mean(0)
-    return torch.stack([alpha.min(0).values, alpha.max(0).values, alpha.sum(0), negative], 1)
+    left_out = alpha.kthvalue(len(alpha) - top_m, 0).values if top_m < len(alpha) else least
+    length = torch.linalg.vector_norm(alpha, dim=0)
+    return torch.stack([least, most, alpha.sum(0), negative, length, most - left_out], 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,7 +251,7 @@ class TargetScores:
 
     ids      [T, M] int64, bank tasks by falling alpha
     weights  [T, M] float64, each row sums to 1
-    raw      [T, 4] float64, ``RAW_STATISTICS`` of all N alphas
+    raw      [T, 6] float64, ``RAW_STATISTICS`` of all N alphas
     """
 
     ids: np.ndarray

@@ -17,8 +17,8 @@ _TAG = "tag:yaml.org,2002:"
 MAX_DEPTH = 32
 #: Far more values than any recipe has; aliases of aliases would pass it fast.
 MAX_VALUES = 20_000
-#: The whole numbers of 64 bits, with a sign or without.
-_LEAST, _MOST = -(2**63), 2**64 - 1
+#: Digits of the longest whole numbers, each of which a float can hold.
+_DIGITS = 300
 
 _IMPLICIT: tuple[tuple[str, str, str], ...] = (
     ("null", r"~|null|Null|NULL|", "~nN"),
@@ -49,18 +49,18 @@ def _read_float(text: str) -> float:
     return -value if named == "inf" and text.startswith("-") else value
 
 
-def in_64_bits(value: int) -> int:
+def bounded(value: int) -> int:
     """The number. ``ValueError`` for one that no option can hold, and that Python may refuse to
     print."""
-    if not _LEAST <= value <= _MOST:
-        raise ValueError("a whole number beyond 64 bits has no place in a recipe")
+    if abs(value) >= 10**_DIGITS:
+        raise ValueError(f"a whole number of more than {_DIGITS} digits has no place in a recipe")
     return value
 
 
 _SCALARS: dict[str, Callable[[str], Any]] = {
     _TAG + "null": lambda text: None,
     _TAG + "bool": lambda text: text.lower() == "true",
-    _TAG + "int": lambda text: in_64_bits(int(text, 0)),
+    _TAG + "int": lambda text: bounded(int(text, 0)),
     _TAG + "float": _read_float,
     _TAG + "str": str,
 }
@@ -116,6 +116,15 @@ class RecipeDumper(yaml.SafeDumper):
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
+
+
+def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    """Unicode's line ends are escaped: where they stand as they are, YAML reads a line feed."""
+    style = '"' if re.search("[\r\x85\u2028\u2029]", text) else None
+    return dumper.represent_scalar(_TAG + "str", text, style=style)
+
+
+RecipeDumper.add_representer(str, _text_node)
 
 
 def dump(data: Any) -> str:

@@ -15,8 +15,8 @@ from metaforge.recipe.dialect import (
     MAX_DEPTH,
     MAX_VALUES,
     RecipeLoader,
+    bounded,
     check_tag,
-    in_64_bits,
     scalar,
 )
 
@@ -184,7 +184,7 @@ def plain(value: Any, path: Key = ()) -> Any:
         return value
     if isinstance(value, Integral):
         try:
-            return in_64_bits(int(value))
+            return bounded(int(value))
         except ValueError as error:
             raise RecipeError([Problem(dotted(path), str(error))]) from None
     if isinstance(value, Real):

@@ -9,6 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+#: The rounding of float64: a stable solve moves alpha by no more than the condition number times
+#: this, in shares of its length (Higham, Accuracy and Stability of Numerical Algorithms, 10.1).
+EPSILON = torch.finfo(torch.float64).eps
+
 
 @dataclass(frozen=True, eq=False)
 class FeatureSolve:
@@ -56,4 +60,6 @@ class FeatureSolve:
         return float(eigenvalues.max() / eigenvalues.min())
 
     def report(self) -> Mapping[str, float]:
-        return {"jitter": self.jitter, "condition": self.condition}
+        on_range = self.eigenvalues.aminmax() if len(self.singular) else None
+        error = EPSILON * float(on_range.max / on_range.min) if on_range else 0.0
+        return {"jitter": self.jitter, "condition": self.condition, "error": error}

@@ -27,6 +27,7 @@ from metaforge.iterative import (
     together,
 )
 from metaforge.linalg import Factor
+from metaforge_weightings.features import EPSILON
 from metaforge_weightings.nystrom import Nystrom, Preconditioner
 
 #: Rows of the small factorisation whose time tells that of a large one.
@@ -53,7 +54,8 @@ class Direct:
         return self.factor.solve(cross)
 
     def report(self) -> Mapping[str, float]:
-        return {"jitter": self.factor.jitter, "condition": self.factor.condition}
+        condition = self.factor.condition
+        return {"jitter": self.factor.jitter, "condition": condition, "error": condition * EPSILON}
 
 
 @dataclass(eq=False)
@@ -85,9 +87,11 @@ class Iterative:
         return torch.cat([found.x for found in self._solutions(cross.split(TARGET_BLOCK, 1))], 1)
 
     def report(self) -> Mapping[str, float]:
+        residual = float(self.trial.residual.max())
         return {
             **self.facts,
-            "residual": float(self.trial.residual.max()),
+            "error": self.facts["condition"] * max(residual, EPSILON),
+            "residual": residual,
             "iterations": int(self.trial.iterations.max()),
         }
 

@@ -96,8 +96,9 @@ class Tasml(TaskWeighting):
         return state.solver.solve(cross)
 
     def report(self, state: State) -> Mapping[str, float]:
-        """lambda, the jitter that was needed, the condition number of the system; of float32 and
-        cg the worst residual and most iterations of 64 columns of K, of cg and nystrom the rank.
+        """lambda, the jitter that was needed, the condition number of the system, the relative
+        error of alpha that it allows; of float32 and cg the worst residual and most iterations of
+        64 columns of K, of cg and nystrom the rank.
 
         Estimates have three digits: what is beyond differs with the load of the machine.
         """
@@ -107,4 +108,4 @@ class Tasml(TaskWeighting):
 
 
 #: What ``report`` rounds.
-_ESTIMATES = ("condition", "residual")
+_ESTIMATES = ("condition", "residual", "error")

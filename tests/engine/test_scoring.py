@@ -365,13 +365,15 @@ def test_agreement_is_the_error_and_the_share_of_the_top_m() -> None:
 def test_statistics_of_a_target() -> None:
     alpha = alphas([0.5, -0.25, 0.5, 0.0])
     ids, weights = keep(alpha, 3)
-    found = TargetScores(ids.numpy(), weights.numpy(), raw_statistics(alpha).numpy())
+    found = TargetScores(ids.numpy(), weights.numpy(), raw_statistics(alpha, 3).numpy())
     groups = np.array([1, 1, 0, -1])
     assert found.statistics(0, 1, groups) == {
         "alpha_min": -0.25,
         "alpha_max": 0.5,
         "alpha_sum": 0.75,
         "alpha_negative": 0.25,
+        "alpha_norm": 0.75,
+        "alpha_spread": 0.75,
         "effective_sample_size": pytest.approx(2.0),
         "own_group": pytest.approx(1 / 3),
         "own_group_weight": pytest.approx(0.5),

@@ -392,7 +392,7 @@ def test_a_rank_that_nobody_reads_is_refused(solver: str) -> None:
 
 def test_what_is_recorded() -> None:
     gram, _ = case("gaussian", "distinct")
-    names = {"lambda", "jitter", "condition"}
+    names = {"lambda", "jitter", "condition", "error"}
     more = {
         "exact": set(),
         "float32": {"residual", "iterations"},
@@ -407,6 +407,7 @@ def test_what_is_recorded() -> None:
         assert 0 <= report.get("residual", 0) <= iterative.TOLERANCE
         assert report.get("iterations", 1) >= 1
         assert report["condition"] == float(f"{report['condition']:.3g}")
+        assert report["error"] == float(f"{report['error']:.3g}") > 0
 
 
 def test_a_lambda_beyond_float32_is_told_as_that() -> None:
