@@ -33,6 +33,7 @@ from metaforge.records import (
     load_tensors,
     read_json,
     refuse_other_files,
+    restoring,
     save_tensors,
     whole_folder,
     write_json,
@@ -191,8 +192,9 @@ def load(path: str | Path, *, context: Context | None = None, device: str | None
     tensors, _ = load_tensors(path / _FILE)
     picked = environment.pick_device(device or "auto")
     context = replace(context or Context(), device=picked, dtype=told["precision"])
-    found = _restored(path, told, tensors, context)
-    _refuse_other_outputs(path, told, found, tensors["outputs"])
+    with restoring(path, "adapt anew"):
+        found = _restored(path, told, tensors, context)
+        _refuse_other_outputs(path, told, found, tensors["outputs"])
     return found
 
 

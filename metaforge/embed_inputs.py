@@ -18,6 +18,7 @@ from metaforge.components import Context
 from metaforge.errors import DataError, PluginError
 from metaforge.image_files import ImageForm, common_form, image_blocks, list_images
 from metaforge.labelled_images import LabelledImages, LabelledSource
+from metaforge.npy_files import BROKEN, read_file, read_member
 from metaforge.split_names import MEANINGS, SPLITS
 
 #: Names that the images have in files of arrays, and the columns beside them.
@@ -129,11 +130,12 @@ def of_arrays(path: Path) -> Inputs:
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
         if path.is_dir():
-            files = sorted(path.glob("*.npy"))
-            return {file.stem: np.load(file, allow_pickle=False) for file in files}
-        with np.load(path, allow_pickle=False) as archive:
-            return dict(archive)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError, RuntimeError) as error:
+            return {file.stem: read_file(file) for file in sorted(path.glob("*.npy"))}
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if name.endswith(".npy")]
+        names = [name.removesuffix(".npy") for name in names]
+        return {name: read_member(path, name) for name in names}
+    except BROKEN as error:
         raise DataError(
             f"{path}: cannot be read as numpy's arrays ({error}); expected a whole npz file, or a "
             "folder of npy files, of numbers and strings"

@@ -14,7 +14,7 @@ import zipfile
 import zlib
 from math import prod
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -45,7 +45,7 @@ class Header(NamedTuple):
         return prod(self.shape) * self.dtype.itemsize
 
 
-def read_header(file: BinaryIO) -> Header:
+def read_header(file: IO[bytes]) -> Header:
     """The header of an npy file (or of a member of an archive), which is read up to the numbers.
 
     Raises ``ValueError`` where there is none, or where it claims what no array has.
@@ -73,7 +73,7 @@ def read_header(file: BinaryIO) -> Header:
     return header
 
 
-def read_array(file: BinaryIO, size: int, what: str) -> np.ndarray:
+def read_array(file: IO[bytes], size: int, what: str) -> np.ndarray:
     """The array of an npy file, or of an archive's member, of ``size`` bytes.
 
     Raises ``ValueError`` for a header that claims other numbers than follow, and for Python

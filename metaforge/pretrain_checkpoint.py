@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,9 @@ from typing import Any
 import torch
 
 from metaforge.components import Context
+from metaforge.errors import DataError
 from metaforge.records import write_atomic
-
-#: What reading a damaged file may raise.
-_BROKEN = (
-    pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError, TypeError
-)  # fmt: skip
+from metaforge.torch_files import read_saved
 
 
 def save(path: Path, key: str, state: dict[str, Any]) -> None:
@@ -31,18 +27,10 @@ def read(path: Path, key: str, context: Context) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        state = torch.load(path, map_location=context.device, weights_only=True)
+        state = read_saved(path, context.device)
         if state["key"] == key:
             return dict(state)
         context.report(f"{path}: of a training with other settings or data: starting anew")
-    except (
-        pickle.UnpicklingError,
-        RuntimeError,
-        EOFError,
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-    ):
+    except (DataError, KeyError, TypeError, ValueError):
         context.report(f"{path} is damaged: starting anew")
     return None

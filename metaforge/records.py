@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from metaforge import seals
-from metaforge.errors import DamagedFile, DataError, NumericError
+from metaforge.errors import DamagedFile, DataError, NumericError, one_line
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -107,7 +107,9 @@ def refuse_other_files(folder: Path, digests: Mapping[str, str]) -> None:
     """``DamagedFile`` that lists the files of a folder which are missing, or not as written."""
     wrong = []
     for name, wanted in digests.items():
-        if not (folder / name).is_file():
+        if name != Path(name).name:
+            wrong.append(f"{name!r} is no file of this folder")
+        elif not (folder / name).is_file():
             wrong.append(f"{name} is missing")
         elif digest(folder / name) != wanted:
             wrong.append(f"{name} is not what was written")
@@ -128,6 +130,18 @@ def remove_parts(folder: Path) -> int:
             part.unlink()
             freed += size
     return freed
+
+
+@contextmanager
+def restoring(path: Path, again: str) -> Iterator[None]:
+    """Within, what stands in a folder's files is made again: ``DamagedFile`` where it is of a form
+    of which it cannot be. ``again`` says how such a folder is made anew."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise DamagedFile(
+            f"{path}: not what this version of metaforge writes ({one_line(error)}); {again}"
+        ) from error
 
 
 def keep(path: Path, data: bytes, report: Callable[[str], None]) -> None:

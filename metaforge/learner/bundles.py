@@ -31,6 +31,7 @@ from metaforge.records import (
     load_tensors,
     read_json,
     refuse_other_files,
+    restoring,
     save_tensors,
     whole_folder,
     write_json,
@@ -111,19 +112,20 @@ def from_bundle(path: Path, context: Context, device: str | None = None) -> Lear
             f"this is {__version__}, which reads format {FORMAT}: make it anew (metaforge bundle)"
         )
     refuse_other_files(path, told["files"])
-    recipe = Recipe.model_validate({**told["recipe"], "device": device or "auto"})
-    context = stages.context_for(recipe, context)
-    tensors, _ = load_tensors(path / FILES[1])
-    parts = _parts(path, told, recipe, context, tensors)
-    state, _ = load_tensors(path / FILES[0])
-    start = WarmStart.of({n: v.to(context.device) for n, v in state.items()}, parts.theta)
-    now = {"metaforge": __version__, "torch": torch.__version__}
-    notes = [f"{name}: {told[name]} -> {now[name]}" for name in now if told[name] != now[name]]
-    notes += environment.differences(told["components"], environment.here(told["components"]))
-    expected, _ = load_tensors(path / FILES[2])
-    learner = Learner(parts, start, told["origin"], notes)
-    if expected:
-        learner.checks.append(_Check(path, expected, notes))
+    with restoring(path, "make the bundle anew (metaforge bundle)"):
+        recipe = Recipe.model_validate({**told["recipe"], "device": device or "auto"})
+        context = stages.context_for(recipe, context)
+        tensors, _ = load_tensors(path / FILES[1])
+        parts = _parts(path, told, recipe, context, tensors)
+        state, _ = load_tensors(path / FILES[0])
+        start = WarmStart.of({n: v.to(context.device) for n, v in state.items()}, parts.theta)
+        now = {"metaforge": __version__, "torch": torch.__version__}
+        notes = [f"{name}: {told[name]} -> {now[name]}" for name in now if told[name] != now[name]]
+        notes += environment.differences(told["components"], environment.here(told["components"]))
+        expected, _ = load_tensors(path / FILES[2])
+        learner = Learner(parts, start, told["origin"], notes)
+        if expected:
+            learner.checks.append(_Check(path, expected, notes))
     return learner
 
 

@@ -34,6 +34,8 @@ FORM = ImageForm(3, 32, 32)
 
 #: A whole archive has whole records of so many bytes.
 _RECORD = 512
+#: Bytes, of which the published archive unpacks to 187 million.
+_MOST = 1 << 30
 #: Images that are given at a time.
 _BLOCK = 4096
 _GROUP_OF = np.array([list(SUPERCLASSES).index(SUPERCLASS_OF[label]) for label in CLASSES])
@@ -91,10 +93,13 @@ def _unpacked(path: Path) -> dict[str, bytes]:
         with tarfile.open(fileobj=content, mode="r|") as archive:
             for member in archive:
                 name = Path(member.name).name
+                if member.size > _MOST:
+                    raise BadPickle(f"{name[:40]!a} claims {member.size:,} bytes")
                 if name in ROWS and (file := archive.extractfile(member)) is not None:
                     held[name] = file.read()
         while content.read(_RECORD << 10):
-            pass
+            if content.tell() > _MOST:
+                raise BadPickle(f"it unpacks to more than {_MOST:,} bytes")
     return held
 
 

@@ -22,6 +22,8 @@ from metaforge_fewshot_images.content import Content, few, identity_of, nothing,
 #: Lake's two sets of alphabets, and the folders and archives that have them.
 SETS = ("images_background", "images_evaluation")
 
+#: Bytes of a file of the archives, which have some hundred.
+_MOST = 1 << 24
 _FILE = re.compile(r"\d+_(\d+)\.png", re.IGNORECASE)
 _Blocks = Callable[[Context], Iterator[np.ndarray]]
 
@@ -109,6 +111,9 @@ def _members(
         def read(name: str) -> bytes:
             image = by_name[name]
             try:
+                size = archives[image.part].getinfo(image.file).file_size
+                if size > _MOST:
+                    raise OSError(0, f"it claims {size:,} bytes, of an image of some hundred")
                 return archives[image.part].read(image.file)
             except (zipfile.BadZipFile, zlib.error, RuntimeError) as error:
                 raise OSError(0, str(error)) from error

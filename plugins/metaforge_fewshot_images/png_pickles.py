@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
@@ -22,10 +21,10 @@ from metaforge.components import Context
 from metaforge.errors import DataError
 from metaforge.image_files import image_blocks
 from metaforge.image_form import ImageForm
+from metaforge.npy_files import BROKEN, Header, read_header
 from metaforge.pickle_arrays import Array, BadPickle, as_text
 from metaforge.pickles import read_pickle_file
 from metaforge.split_names import SPLITS
-from metaforge.storage import Header, read_header
 from metaforge_fewshot_images.blobs import Blobs
 from metaforge_fewshot_images.content import Content, few, identity_of, nothing
 from metaforge_fewshot_images.split_pickles import numbers
@@ -194,15 +193,7 @@ def _array(path: Path, count: int, form: ImageForm, context: Context) -> Iterato
                     some = data.reshape(rows, *header.shape[1:])
                     yield np.ascontiguousarray(some.transpose(0, 3, 1, 2))
                     advance(rows)
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        OSError,
-        KeyError,
-        ValueError,
-        RuntimeError,
-    ) as error:
+    except BROKEN as error:
         raise DataError(f"{path} is damaged, or has no array images ({error})") from error
 
 

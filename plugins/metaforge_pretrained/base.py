@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +17,7 @@ from metaforge.network_backbone import NetworkBackbone, fit
 from metaforge.optional import OptionalPackage
 from metaforge.records import load_tensors
 from metaforge.seeding import derive
+from metaforge.torch_files import read_saved
 from metaforge_pretrained.options import PretrainedOptions
 
 #: Where files of weights keep the tensors, if not at the top.
@@ -84,11 +84,10 @@ def read_weights(path: Path, who: str) -> dict[str, Tensor]:
     if path.suffix == ".safetensors":
         return load_tensors(path)[0]
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+        found = read_saved(path)
+    except DataError as error:
         raise DataError(
-            f"{who}: {path} is no file of tensors alone ({one_line(error)}); expected safetensors, "
-            "or what torch.save made of a state_dict"
+            f"{who}: {error}; expected safetensors, or what torch.save made of a state_dict"
         ) from error
     for name in _WITHIN:
         if isinstance(found, Mapping) and isinstance(found.get(name), Mapping):

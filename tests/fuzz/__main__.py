@@ -20,7 +20,8 @@ from random import Random
 from typing import Any
 
 from metaforge.errors import MetaforgeError
-from tests.fuzz.doors import BY_NAME, Door, Files
+from tests.fuzz.door import Door, Files
+from tests.fuzz.doors import BY_NAME
 from tests.fuzz.guard import Guard, limit_memory, limited_time
 from tests.fuzz.specimens import SPECIMENS
 

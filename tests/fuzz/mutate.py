@@ -26,6 +26,7 @@ NASTY: tuple[str, ...] = (
     *("/proc/self/mem", "/dev/zero", "/dev/stdin", "file:///etc/passwd", "C:\\x", "a/../b"),
     *("!!python/object/apply:os.system ['true']", "!!binary x", "!x y", "&a [*a]", "*a", "<<: x"),
     *("&a {b: *a}", "? [a]", "|", ">", "%TAG", "---", "...", "\t", "{a: b: c}", "'", '"', "#"),
+    *("<script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "{{7*7}}", "{% x %}"),
     *("os:system", "builtins:eval", "__class__", "x" * 5000, "a." * 3000, "[" * 200, "{a: " * 200),
 )
 _TOKEN = re.compile(r"[\w.+-]+|\"[^\"\n]*\"|[^\s\w]")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from metaforge.errors import DataError
-from tests.fuzz.doors import Door, Files
+from tests.fuzz.door import Door, Files
 from tests.fuzz.mutate import mutated_json
 
 
