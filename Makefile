@@ -1,10 +1,12 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`.
 PYTHON ?= python3
 VENV   ?= .venv
+INPUTS ?= 100000
+SEED   ?= 1
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help venv demo test check format bench bench-check results other-pythons torture clean
+.PHONY: help venv demo test check format bench bench-check fuzz results other-pythons torture clean
 
 help:
 	@echo "make demo           set up, then run recipes/sp_maml.yaml"
@@ -15,6 +17,7 @@ help:
 	@echo "make bench-check    whether a ratio got slower than the stored one (two minutes)"
 	@echo "make results        the runs of docs/results.md (hours; goes on where it stopped), and the page"
 	@echo "make torture        faults injected into runs, all of them (an hour; make test has a part)"
+	@echo "make fuzz           changed files and recipes, INPUTS=100000 of them, drawn by SEED=1"
 	@echo "make other-pythons  the torch-free tests and the build on 3.12 and 3.13, where present"
 
 venv: $(VENV)/.installed
@@ -59,6 +62,10 @@ results: venv
 
 torture: venv
 	METAFORGE_TORTURE=1 $(BIN)/python -m pytest tests/torture -o timeout=3600
+
+fuzz: venv
+	METAFORGE_FUZZ_INPUTS=$(INPUTS) METAFORGE_FUZZ_SEED=$(SEED) \
+	  $(BIN)/python -m pytest -n 2 tests/fuzz/test_doors.py
 
 other-pythons: venv
 	sh tests/other_pythons.sh

@@ -18,6 +18,7 @@ code  meaning
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -127,6 +128,17 @@ def said_by(name: str, instead_of: str = "") -> Iterator[None]:
         yield
     except DataError as error:
         raise DataError(f"{name}: {str(error).removeprefix(f'{instead_of}: ')}") from error
+
+
+def printable(text: str) -> str:
+    """A text of any origin as a terminal may be given it: what would move the cursor, set a title
+    or turn the direction of writing is written out."""
+    return "".join(
+        one
+        if one.isprintable() or one in "\n\t" or unicodedata.category(one) == "Zs"
+        else ascii(one)[1:-1]
+        for one in text
+    )
 
 
 def one_line(error: BaseException) -> str:

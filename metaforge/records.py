@@ -107,7 +107,7 @@ def refuse_other_files(folder: Path, digests: Mapping[str, str]) -> None:
     """``DamagedFile`` that lists the files of a folder which are missing, or not as written."""
     wrong = []
     for name, wanted in digests.items():
-        if name != Path(name).name:
+        if name != Path(name).name or not name.strip("."):
             wrong.append(f"{name!r} is no file of this folder")
         elif not (folder / name).is_file():
             wrong.append(f"{name} is missing")

@@ -171,7 +171,8 @@ def required() -> set[str]:
     """All that the project, its extras and its build ask for."""
     told = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project, extras = told["project"], told["project"]["optional-dependencies"].values()
-    lines = [*project["dependencies"], *chain.from_iterable(extras), *told["build-system"]["requires"]]
+    lines = [*project["dependencies"], *chain.from_iterable(extras)]
+    lines += told["build-system"]["requires"]
     return {canonicalize_name(Requirement(line).name) for line in lines}
 
 

@@ -12,7 +12,7 @@ import click
 from metaforge import stops
 from metaforge.cli import output
 from metaforge.cli.app import app
-from metaforge.errors import Followed, Interrupted, MetaforgeError, RecipeError
+from metaforge.errors import Followed, Interrupted, MetaforgeError, RecipeError, printable
 
 
 def call(arguments: Sequence[str] | None) -> int:
@@ -58,6 +58,6 @@ def _show(error: MetaforgeError) -> None:
     if os.environ.get("METAFORGE_DEBUG", "") not in ("", "0"):
         traceback.print_exception(error)
     prefix = "" if isinstance(error, RecipeError) else "error: "
-    click.echo(f"{prefix}{error}", err=True)
+    click.echo(f"{prefix}{printable(str(error))}", err=True)
     if isinstance(error, RecipeError) and (count := error.count) > 1:
         click.echo(f"{count} problems", err=True)

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from metaforge.errors import printable
+
 
 def _seeds(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[int, ...]:
     if text is None:
@@ -89,4 +91,4 @@ def _show(found: dict[str, Any], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found, indent=2))
     else:
-        click.echo(f"{as_text(found)}\nsaved in: {found['out']}")
+        click.echo(f"{printable(as_text(found))}\nsaved in: {found['out']}")

@@ -15,11 +15,18 @@ from metaforge.optional import OPTIONAL
 
 
 @click.command(short_help="Check the environment, and say what is missing.")
-def command() -> None:
+@click.option(
+    "--numerics", is_flag=True, help="Run a small recipe in float32 and float64, and compare."
+)
+def command(numerics: bool) -> None:
     """Print versions and devices, and for what is missing the command that brings it.
 
-    Ends with 1 if something required is missing or a plugin fails.
+    Ends with 1 if something required is missing or a plugin fails; with --numerics, with 5 if
+    the two precisions are further apart than rounding explains.
     """
+    if numerics:
+        _numerics()
+        return
     from metaforge.cli.text import table
     from metaforge.plugins import host
 
@@ -39,6 +46,22 @@ def command() -> None:
     if faults:
         raise click.exceptions.Exit(MetaforgeError.exit_code)
     click.echo("everything required is here")
+
+
+def _numerics() -> None:
+    from metaforge.cli.text import table
+    from metaforge.errors import NumericError
+    from metaforge.numerics import measure
+
+    found = measure()
+    rows = [(one.what, f"{one.found:.1e}", f"{one.expected:.1e}", one.why) for one in found]
+    click.echo(table(rows, ("FLOAT32", "DIFFERS BY", "UP TO", "IS EXPECTED OF")))
+    if odd := [one.what for one in found if not one.explained]:
+        raise NumericError(
+            f"float32 differs from float64 by more than rounding explains: {', '.join(odd)}; look "
+            "at the versions of torch and of its BLAS (metaforge doctor)"
+        )
+    click.echo("float32 differs from float64 as rounding explains: shares of each figure's size")
 
 
 def _environment() -> Iterator[tuple[str, str]]:

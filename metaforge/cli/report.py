@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from metaforge.errors import printable
+
 
 @click.command(short_help="Print a run's results, and make its page.")
 @click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
@@ -28,7 +30,7 @@ def command(run: Path, to: Path | None, opened: bool, text_alone: bool) -> None:
 
     if text_alone and (to or opened):
         raise click.UsageError("--text makes no page: give it without --html and --open")
-    click.echo(render_text(run))
+    click.echo(printable(render_text(run)))
     if text_alone:
         return
     page = html.write_run(run, to=to)
