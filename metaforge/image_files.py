@@ -16,11 +16,12 @@ How files become alike:
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from importlib import import_module
 from itertools import islice
@@ -53,6 +54,8 @@ _DECODERS = {
     "JPEG2000": "Jpeg2K",
     "AVIF": "Avif",
 }
+#: Images of more pixels are read one at a time, for each may take some hundred megabytes.
+_LARGE, _ALONE = 10**7, threading.Lock()
 _GREY = frozenset({"1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N"})
 _WIDE = frozenset({"I", "I;16", "I;16B", "I;16L", "I;16N"})
 _ALPHA = frozenset({"LA", "La", "PA", "RGBA", "RGBa"})
@@ -214,7 +217,8 @@ def _opened(path: Path) -> Iterator[Image.Image]:
             raise _Unfit(
                 f"claims {height:,} x {width:,} pixels; at most {MOST_PIXELS:,} are read: shrink it"
             )
-        yield image
+        with _ALONE if width * height > _LARGE else nullcontext():
+            yield image
 
 
 class _Unfit(Exception):

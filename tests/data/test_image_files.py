@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 import zlib
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from metaforge import image_files
 from metaforge.components import Context
 from metaforge.errors import DataError
 from metaforge.image_files import ImageForm, common_form, image_blocks, read_images
@@ -272,3 +274,23 @@ def test_warnings_of_the_user_stay_theirs(tmp_path):
 def test_a_form_that_is_none_is_refused(form):
     with pytest.raises(DataError, match=r"expected 1 channel \(grey\) or 3"):
         ImageForm(*form)
+
+
+@pytest.mark.parametrize(("large", "at_once"), [(10, 1), (10**7, 2)])
+def test_large_images_are_read_one_at_a_time(tmp_path, monkeypatch, large, at_once):
+    monkeypatch.setattr(image_files, "_LARGE", large)
+    monkeypatch.setattr(image_files, "_EACH", 1)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    formed, busy, most = image_files._formed, [0], [0]
+
+    def slow(image, form):
+        busy[0] += 1
+        most[0] = max(most[0], busy[0])
+        time.sleep(0.05)
+        busy[0] -= 1
+        return formed(image, form)
+
+    monkeypatch.setattr(image_files, "_formed", slow)
+    names = [write(tmp_path / f"{n}.png", noise(4, 6, 3)).name for n in range(4)]
+    assert len(read_images(tmp_path, names, ImageForm(3, 4, 6), CONTEXT)) == 4
+    assert most == [at_once]
