@@ -31,6 +31,10 @@ _WHOLE, _COMMA = re.compile(r"0|-?[1-9]\d*"), re.compile(r"[+-]?\d+,\d+")
 _REAL = re.compile(r"-?(0|[1-9]\d*)(\.\d*)?([eE][+-]?\d{1,2})?")
 
 
+#: Characters of a text: every row takes as much memory as the longest of its column.
+_LONGEST = 1000
+
+
 @dataclass(frozen=True, eq=False)
 class Table:
     """The columns of a file by name, in its order: int64, float64 (finite) or strings [n]; of
@@ -185,8 +189,9 @@ class _Column:
 
     def add(self, lines: Sequence[int], cells: Sequence[str]) -> None:
         if self.is_text:
-            self.odd += [pair for pair in zip(lines, cells, strict=True) if not pair[1]]
-            self.parts.append(np.array(cells))
+            pairs = zip(lines, cells, strict=True)
+            self.odd += [pair for pair in pairs if not 0 < len(pair[1]) <= _LONGEST]
+            self.parts.append(np.array([cell[:_LONGEST] for cell in cells]))
             return
         try:
             numbers = np.array(cells).astype(np.float64)
@@ -213,7 +218,7 @@ class _Column:
 def _whole(texts: np.ndarray) -> np.ndarray:
     try:
         return texts.astype(np.int64)
-    except OverflowError:  # names, however they look
+    except (OverflowError, ValueError):  # names, however they look
         return texts
 
 
@@ -228,6 +233,8 @@ def _is_number(cell: str) -> bool:
 def _why(cell: str) -> str:
     if not cell:
         return "is empty; give it a value, or leave the row out"
+    if len(cell) > _LONGEST:
+        return f"has a text of {len(cell):,} characters; at most {_LONGEST:,} are read"
     if _COMMA.fullmatch(cell):
         return f"holds {cell}, a decimal comma; write {cell.replace(',', '.')}"
     return f"holds {cell[:40]!r}, expected a finite number"

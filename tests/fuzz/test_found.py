@@ -223,6 +223,18 @@ def test_an_image_that_claims_a_size_is_refused_before_it_is_made(tmp_path):
         read_images(tmp_path, ["x.png"], ImageForm(3, 8, 8), Context())
 
 
+def test_a_table_s_text_of_very_many_digits_or_characters_is_a_fault(tmp_path):
+    from metaforge.table_files import read_table
+
+    path = tmp_path / "x.csv"
+    for cell, told in (("9" * 5000, "5,000 characters"), ("x" * 1001, "1,001 characters")):
+        path.write_text(f"name,n\n1,1\n{cell},2\n")
+        with pytest.raises(DataError, match=f"line 3: column name has a text of {told}"):
+            read_table(path, text=("name",))
+    path.write_text(f"name,n\n1,1\n{'9' * 999},2\n")
+    assert read_table(path, text=("name",)).columns["name"].dtype.kind == "U"
+
+
 # -- what is printed -----------------------------------------------------------------
 
 
