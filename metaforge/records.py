@@ -310,7 +310,9 @@ class Lines:
     def replace(self, records: Sequence[dict[str, Any]]) -> None:
         """Hold these records and no others."""
         self.records = list(records)
-        write_atomic(self.path, "".join(_line(self.path, record) for record in self.records).encode())
+        write_atomic(
+            self.path, "".join(_line(self.path, record) for record in self.records).encode()
+        )
 
 
 def _line(path: Path, record: dict[str, Any]) -> str:
