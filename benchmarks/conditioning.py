@@ -10,6 +10,7 @@ targets have nothing to add to that: their peer is one target's steps, as many t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -53,7 +54,7 @@ def one_target(steps: int, rounds: int = 5) -> Row:
     return compare(
         f"conditioning one target, ls {WIDTH}-{WIDTH}, {shots}-shot, J = {steps}",
         {
-            FLOOR: _floor(theta, n_rows, steps),
+            FLOOR: floor(theta, n_rows, steps),
             "metaforge": lambda: conditioner.run(target, arm, [steps], lambda params: None),
         },
         peer=FLOOR,
@@ -132,17 +133,23 @@ def random_features(width: int, shots: int) -> PooledTasks:
     )
 
 
-def recipe(steps: int) -> Recipe:
+def recipe(steps: int, **more: Any) -> Recipe:
     return Recipe.model_validate(
         {
             "data": {"use": "arrays"},
             "inner": {"use": "ls"},
-            "condition": {"steps": steps, "batch": BATCH, "optimizer": {"lr": 1e-4}},
+            "condition": {
+                "steps": steps,
+                "batch": BATCH,
+                "top_m": KEPT,
+                "optimizer": {"lr": 1e-4},
+            },
+            **more,
         }
     )
 
 
-def _floor(theta: Params, n_rows: int, steps: int) -> Callable[[], None]:
+def floor(theta: Params, n_rows: int, steps: int) -> Callable[[], None]:
     x = here(torch.rand(n_rows, WIDTH, generator=torch.Generator().manual_seed(1)))
     step = five_products(theta, x)
 
