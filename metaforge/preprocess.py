@@ -43,6 +43,7 @@ class Preprocess:
                           ``sd`` [p] float64; none
     shift, basis          [p] and [p, w] float64: ``(x - shift) basis``; None without projection
     unit                  whether projected rows are divided by their length
+    columns               names of the p numbers, where they are columns of a table
     """
 
     shape: tuple[int, ...]
@@ -55,6 +56,7 @@ class Preprocess:
     shift: np.ndarray | None = None
     basis: np.ndarray | None = None
     unit: bool = False
+    columns: tuple[str, ...] | None = None
 
     def __call__(self, samples: np.ndarray, context: Context | None = None) -> np.ndarray:
         """What the learner sees of raw samples, [n, *x] in the context's precision.
@@ -182,6 +184,8 @@ class Preprocess:
 
         images = facts["images"] and ImageForm(**facts["images"])
         own: dict[str, Any] = {**facts, "shape": tuple(facts["shape"]), "images": images, **arrays}
+        if columns := own.get("columns"):
+            own["columns"] = tuple(columns)
         return cls(**own)
 
 

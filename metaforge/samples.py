@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +30,14 @@ class Samples:
     names   of each, the file or the row
     values  [n, *x] as ``Preprocess`` takes them
     labels  [n] or None; of regression [n] or [n, d]
+    columns of a table, the names of the numbers
     """
 
     names: tuple[str, ...]
     values: np.ndarray
     labels: np.ndarray | None
     remarks: tuple[str, ...] = ()
+    columns: tuple[str, ...] | None = None
 
     @contextmanager
     def named(self) -> Iterator[None]:
@@ -66,7 +68,7 @@ def read(path: Path, preprocess: Preprocess, context: Context, label: str | None
     if not path.exists():
         raise DataError(f"{path}: no such file or folder")
     if path.suffix.lower() in TABLES:
-        return _table(path, label)
+        return _table(path, label, preprocess.columns)
     if path.suffix.lower() == ".npz":
         return _npz(path, preprocess, label or "y", label is not None)
     one = _images(path.parent, [path.name], (None,), preprocess, context)
@@ -89,7 +91,7 @@ def read_all(
             continue
         prefix = f"{path}/" if path.is_dir() else f"{path}: " if len(one.names) > 1 else ""
         names = tuple(f"{prefix}{name}" for name in one.names) if len(paths) > 1 else one.names
-        found.append(Samples(names, one.values, one.labels, one.remarks))
+        found.append(replace(one, names=names))
     if wrong:
         raise DataError("\n".join(wrong))
     return found
@@ -158,16 +160,22 @@ def _images(
     return Samples(tuple(map(os.fspath, files)), values, labels)
 
 
-def _table(path: Path, label: str | None) -> Samples:
+def _table(path: Path, label: str | None, known: Sequence[str] | None) -> Samples:
+    """``known`` are the columns that the learner has learned from, if it knows their names: they
+    are taken by these, in that order."""
     from metaforge.table_files import column_names, read_table
 
     there = column_names(path)
-    chosen = label or next((name for name in LABELS if name in there), None)
-    names = next((name for name in NAMES if name in there and name != chosen), None)
+    free = [name for name in there if name not in (known or ())]
+    chosen = label or next((name for name in LABELS if name in free), None)
+    names = next((name for name in NAMES if name in free and name != chosen), None)
+    missing = [name for name in (chosen, *(known or ())) if name not in (None, *there)]
+    if missing:
+        raise DataError(
+            f"{path}: no column {', '.join(map(repr, missing))}; it has {listed(there)}"
+        )
     text = [name for name in (chosen, names) if name is not None]
-    columns = dict(read_table(path, text=text).columns)
-    if chosen is not None and chosen not in columns:
-        raise DataError(f"{path}: no column {chosen!r}; it has {listed(there)}")
+    columns = dict(read_table(path, [*text, *known] if known else None, text).columns)
     labels = columns.pop(chosen) if chosen is not None else None
     told = columns.pop(names) if names is not None else None
     wrong = [f"{name!r}" for name, values in columns.items() if values.dtype.kind not in "iuf"]
@@ -177,9 +185,12 @@ def _table(path: Path, label: str | None) -> Samples:
             "expected numbers in all columns but that of labels (--label NAME) and of names "
             f"({', '.join(NAMES)})"
         )
-    values = np.column_stack(list(columns.values()))
+    taken = tuple(known or columns)
+    values = np.column_stack([columns[name] for name in taken])
     rows = map(str, told) if told is not None else (f"row {i + 1}" for i in range(len(values)))
-    return Samples(tuple(rows), values, labels)
+    others = [name for name in free if name not in text] if known else []
+    remarks = (f"{path}: columns that are not used: {listed(others)}",) if others else ()
+    return Samples(tuple(rows), values, labels, remarks, taken)
 
 
 def _npz(path: Path, preprocess: Preprocess, label: str, needed: bool) -> Samples:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -51,6 +52,8 @@ def command(
         context.report(f"note: {line}")
     with samples.named():
         model = found.adapt(samples.values, samples.labels, steps, source=source)
+    if samples.columns is not None:  # further tables are read by these names
+        model = replace(model, preprocess=replace(model.preprocess, columns=samples.columns))
     model.save(out, force=force)
     origin = model.origin
     task = f"{len(samples.names)} samples"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -18,9 +20,11 @@ from metaforge_arrays.layout import completed, make_pools, task_pools, training_
 from metaforge_arrays.options import ArraysOptions
 
 
-def load(options: ArraysOptions, context: Context) -> PooledTasks:
+def load(
+    options: ArraysOptions, context: Context, *, columns: tuple[str, ...] | None = None
+) -> PooledTasks:
     """N-way tasks over the rows of x; the class groups of tasks that are drawn within one are
-    their groups (-1 for the others).
+    their groups (-1 for the others). ``columns`` are the names of x's, where they have names.
 
     Raises ``DataError`` for whatever is missing, damaged, not finite or too small. Columns
     that are constant are reported.
@@ -37,6 +41,8 @@ def load(options: ArraysOptions, context: Context) -> PooledTasks:
     else:
         read = reader.x()
         x, scale, preprocess = torch.from_numpy(read.values), read.scale, {"input": read.preprocess}
+    if columns is not None and (raw := preprocess["input"]) is not None:
+        preprocess["input"] = replace(raw, columns=columns)
     features = reader.features()
     names = options.sample_names
     if features is not None:

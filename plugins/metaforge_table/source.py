@@ -25,6 +25,8 @@ def load(options: TableOptions, context: Context) -> PooledTasks:
             report(f"labels are those of column {roles.label}, features {len(roles.features)} more")
         given = as_arrays(options)
     with said_by(f"{NAME}: {options.path}", instead_of="arrays"):
-        made = load_arrays(given, replace(context, report=report))
+        one_each = given.x.shape[1:] == (len(roles.features),)  # no column holds lists
+        columns = roles.features if one_each else None
+        made = load_arrays(given, replace(context, report=report), columns=columns)
     made.name = options.path.name
     return made

@@ -15,7 +15,8 @@ from metaforge.adapted import shape_of
 from metaforge.cli import main
 from metaforge.errors import DamagedFile, DataError, PluginError
 from metaforge.predictions import wilson
-from metaforge.records import digest, load_tensors, save_tensors, write_json
+from metaforge.records import digest, load_tensors, save_tensors
+from tests import sealed
 from tests.learner.runs import WIDTH
 
 RNG = np.random.default_rng(5)
@@ -90,6 +91,32 @@ def test_a_table_by_its_column_of_labels(made, tmp_path):
     assert [(row["input"], row["predicted"]) for row in rows(out)] == list(
         zip("vwxyz", wanted.tolist(), strict=True)
     )
+
+
+def test_columns_of_a_table_are_taken_by_their_names(made, tmp_path, capsys):
+    """In whatever order a further table has them, beside whatever else; one that lacks is told."""
+    model = adapted(made, "ls", tmp_path, table(tmp_path, kind=Y), "--label", "kind")
+    capsys.readouterr()
+    names = [f"f{i}" for i in range(QUERY.shape[1])]
+    plain, turned = tmp_path / "plain.csv", tmp_path / "turned.csv"
+    _columns(plain, {name: QUERY[:, i] for i, name in enumerate(names)})
+    columns = {name: QUERY[:, i] for i, name in reversed(list(enumerate(names)))}
+    _columns(turned, {"more": np.ones(5), **columns, "word": np.array(list("vwxyz"))})
+    found = []
+    for path in (plain, turned):
+        assert main(["predict", str(model), str(path)]) == 0
+        found.append(capsys.readouterr())
+    assert found[0].out == found[1].out
+    assert f"{turned}: columns that are not used: more, word" in found[1].err
+    del columns["f0"], columns["f2"]
+    _columns(turned, columns)
+    assert main(["predict", str(model), str(turned)]) == 3
+    assert "no column 'f0', 'f2'; it has" in capsys.readouterr().err
+
+
+def _columns(path, columns):
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([list(columns), *zip(*columns.values(), strict=True)])
 
 
 def test_a_folder_of_images_and_how_much_is_right(made, tmp_path, capsys):
@@ -265,10 +292,11 @@ def test_nothing_is_overwritten(made, tmp_path, capsys):
 
 
 def spoiled(path, change):
-    told = json.loads((path / "model.json").read_text())
-    change(told, path)
-    told["files"] = {"model.safetensors": digest(path / "model.safetensors")}
-    write_json(path / "model.json", told)
+    def changed(told):
+        change(told, path)
+        told["files"] = {"model.safetensors": digest(path / "model.safetensors")}
+
+    sealed.change(path / "model.json", changed)
 
 
 def _other_theta(told, path):

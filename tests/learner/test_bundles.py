@@ -19,10 +19,11 @@ from metaforge.mixed import MixtureTasks
 from metaforge.pooled import PooledTasks
 from metaforge.pools import Pool
 from metaforge.preprocess import Preprocess
-from metaforge.records import load_tensors, save_tensors, write_json
+from metaforge.records import load_tensors, save_tensors
 from metaforge.task_sizes import TaskSizes
 from metaforge.turned import turned_pools
 from metaforge_mixture.source import ProjectedTasks
+from tests import sealed
 from tests.learner.runs import WIDTH
 
 X, Y = np.random.default_rng(0).normal(size=(6, WIDTH)), list("abcabc")
@@ -144,10 +145,12 @@ def test_numbers_are_halved_only_where_that_is_exact():
 
 def spoiled(path, change):
     """The bundle with its JSON or a file changed, and checksums that fit."""
-    told = json.loads((path / "bundle.json").read_text())
-    change(told, path)
-    told["files"] = {name: bundles.digest(path / name) for name in told["files"]}
-    write_json(path / "bundle.json", told)
+
+    def changed(told):
+        change(told, path)
+        told["files"] = {name: bundles.digest(path / name) for name in told["files"]}
+
+    sealed.change(path / "bundle.json", changed)
 
 
 def _other_rows(told, path):
