@@ -56,7 +56,11 @@ def targets(n: int, regression: bool = False) -> list[dict[str, Any]]:
                 "steps": STEPS,
                 "curves": curves,
                 "macro_accuracy": {} if regression else {"conditional": 0.5, "random_m": 0.5},
-                "weights": {"effective_sample_size": float(rng.uniform(3, 9))},
+                "weights": {
+                    "effective_sample_size": float(rng.uniform(3, 9)),
+                    "alpha_negative": 0.5,
+                    **dict.fromkeys(("own_group", "own_group_weight", "own_group_bank")),
+                },
             }
         )
     return found
