@@ -25,7 +25,7 @@ from metaforge import __version__, environment, seeding
 from metaforge.components import Context
 from metaforge.contracts import InnerAlgorithm, Params
 from metaforge.creation import create
-from metaforge.errors import DamagedFile, MetaforgeError, PluginError
+from metaforge.errors import DamagedFile, DataError, MetaforgeError, PluginError
 from metaforge.options import Choice
 from metaforge.preprocess import Preprocess
 from metaforge.records import (
@@ -182,6 +182,7 @@ def load(path: str | Path, *, context: Context | None = None, device: str | None
     here.
     """
     path = Path(path)
+    _refuse_learner(path)
     told = read_json(path / "model.json", ModelFile)
     if told["format"] != FORMAT:
         raise DamagedFile(
@@ -196,6 +197,24 @@ def load(path: str | Path, *, context: Context | None = None, device: str | None
         found = _restored(path, told, tensors, context)
         _refuse_other_outputs(path, told, found, tensors["outputs"])
     return found
+
+
+def _refuse_learner(path: Path) -> None:
+    """``DataError`` for what is no model: a learner, say, that is to be adapted first."""
+    if (path / "model.json").is_file():
+        return
+    from metaforge.learner.load import find
+
+    try:
+        find(path)
+    except DataError:
+        raise DataError(
+            f"{path}: no adapted model (model.json); metaforge adapt makes one of labelled samples"
+        ) from None
+    raise DataError(
+        f"{path}: a learner, no adapted model: first metaforge adapt {path} --support FOLDER --out "
+        "MODEL, labelled samples of the classes to tell apart"
+    )
 
 
 def _unpickled(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Adapted:

@@ -255,12 +255,13 @@ def _decoded(path: Path, form: ImageForm) -> np.ndarray | str:
     """uint8 [c, h, w], or why there is none."""
     try:
         with _opened(path) as image:
-            return _formed(image, form)
+            return formed(image, form)
     except Exception as error:
         return _fault(error)
 
 
-def _formed(image: Image.Image, form: ImageForm) -> np.ndarray:
+def formed(image: Image.Image, form: ImageForm) -> np.ndarray:
+    """uint8 [c, h, w] of an opened image. Raises ``_Unfit``, and what Pillow does."""
     mode = "L" if form.channels == 1 else "RGB"
     image.load()
     flat = _eight_bits(ImageOps.exif_transpose(image))

@@ -62,7 +62,8 @@ class Preprocess:
         """What the learner sees of raw samples, [n, *x] in the context's precision.
 
         samples  images [n, c, h, w], [n, h, w], [n, h, w, c] or as rows [n, c * h * w], bytes or
-                 numbers in [0, 1]; or rows of numbers [n, p], such as the backbone's features
+                 numbers in [0, 1], bytes of any size and grey or RGB; or rows of numbers [n, p],
+                 such as the backbone's features
 
         Raises ``DataError`` for samples of another shape, numbers that are not finite, images
         that are not in [0, 1] and, under l2, rows of zeros; ``PluginError`` where the backbone
@@ -85,7 +86,8 @@ class Preprocess:
         return self._projected(self._normalized(values)).astype(context.dtype, copy=False)
 
     def as_images(self, given: np.ndarray) -> np.ndarray | None:
-        """[n, c, h, w] of samples that are images of the form; None for other samples."""
+        """[n, c, h, w] of samples that are images of the form, or bytes that are brought to it as
+        files are; None for other samples."""
         if self.images is None:
             return None
         form = self.images.channels, self.images.height, self.images.width
@@ -95,7 +97,9 @@ class Preprocess:
             given = given[:, None]
         elif given.ndim == 4 and given.shape[1:] != form and given.shape[3] == form[0]:
             given = given.transpose(0, 3, 1, 2)
-        return given if given.shape[1:] == form else None
+        if given.shape[1:] == form:
+            return given
+        return in_form(given, self.images) if given.dtype == np.uint8 else None
 
     @property
     def expected(self) -> str:
@@ -187,6 +191,23 @@ class Preprocess:
         if columns := own.get("columns"):
             own["columns"] = tuple(columns)
         return cls(**own)
+
+
+def in_form(images: np.ndarray, form: ImageForm) -> np.ndarray | None:
+    """[n, c, height, width] of bytes [n, h, w], [n, 1 or 3, h, w] or [n, h, w, 1 or 3], resized and
+    converted as files are; None for another shape."""
+    from PIL import Image
+
+    from metaforge.image_files import formed
+
+    if images.ndim == 4 and images.shape[1] in (1, 3):
+        images = images.transpose(0, 2, 3, 1)
+    if images.ndim == 4 and images.shape[3] == 1:
+        images = images[..., 0]
+    if images.ndim != 3 and not (images.ndim == 4 and images.shape[3] == 3):
+        return None
+    made = [formed(Image.fromarray(np.ascontiguousarray(one)), form) for one in images]
+    return np.stack(made) if made else np.empty((0, *form.shape), np.uint8)
 
 
 def scaled(images: np.ndarray, dtype: str) -> np.ndarray:

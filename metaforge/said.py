@@ -113,7 +113,8 @@ def training_warning(trained: Mapping[str, Any]) -> list[str]:
     return [
         "meta-training never improved on its initialisation (validation "
         f"{trained['best_score']:.4f} at step 0 is the best of {trained['steps']} steps), so J = 0 "
-        "is an untrained learner: lower meta_train.optimizer.lr, or bring in more training classes"
+        "is an untrained learner: take more meta_train.steps, a lower meta_train.optimizer.lr, or "
+        "bring in more training classes"
     ]
 
 

@@ -133,11 +133,14 @@ def _refuse_contradictions(path: Path, found: Samples) -> None:
 def _folder(path: Path, preprocess: Preprocess, context: Context) -> Samples:
     from metaforge.image_listing import list_images
 
-    found = list_images(path)
-    if found.problems:
-        raise DataError("\n".join([f"{path}:", *found.problems]))
-    samples = _images(path, found.files, found.classes, preprocess, context)
-    return Samples(samples.names, samples.values, samples.labels, found.remarks)
+    found, wrong = list_images(path), list[str]()
+    try:
+        samples = _images(path, found.files, found.classes, preprocess, context)
+    except DataError as error:
+        wrong.append(str(error))
+    if found.problems or wrong:
+        raise DataError("\n".join([*found.problems, *wrong]))
+    return replace(samples, remarks=found.remarks)
 
 
 def _images(

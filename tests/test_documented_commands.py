@@ -173,8 +173,9 @@ def test_the_python_of_the_readme_runs(reader, monkeypatch):
     """On the small recipe in the place of the shipped ones."""
     first, second = blocks("README.md", "python")
     rng = np.random.default_rng(0)
-    few = {"X_few": rng.normal(size=(10, 64)), "y_few": np.arange(10) % 2}
-    exec(first, few | {"X_new": rng.normal(size=(3, 64))})
+    for name in ("few", "drawings"):
+        np.savez(f"{name}.npz", X=rng.normal(size=(10, 64)), y=np.arange(10) % 2)
+    exec(first, {})
     run, compare = metaforge.run, metaforge.compare
     small = {"condition.steps=2", "evaluate.targets=4"}
     monkeypatch.setattr(metaforge, "run", lambda _, *changes, **more: run(SMALL, *changes, **more))

@@ -13,7 +13,12 @@ import click
 @click.argument("changes", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--split", type=click.Choice(["test", "val"]), help="Default: the run's.")
 @click.option("--targets", type=int, metavar="N", help="How many; default: as many as the run.")
-@click.option("--first", type=int, metavar="ID", help="First target; default: 0, of val unseen.")
+@click.option(
+    "--first",
+    type=int,
+    metavar="ID",
+    help="The first target; default: 0, on val the first unseen.",
+)
 @click.option("--quiet", is_flag=True, help="Print no progress and no table.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON, nothing else.")
 def command(

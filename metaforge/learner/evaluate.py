@@ -127,7 +127,14 @@ def _first(recipe: Recipe, original: Recipe) -> int:
 
 
 def _used(recipe: Recipe, original: Recipe, ids: range) -> list[str]:
-    """A line where targets of val are some that the run was chosen by."""
+    """A line where targets are those of the run, or of val some that the run was chosen by."""
+    own = original.evaluate
+    count = own.targets * own.runs
+    if recipe.evaluate.split == own.split and ids.start < count:
+        return [
+            f"{min(ids.stop, count) - ids.start} of the {len(ids)} targets are the run's own; "
+            f"further ones: --first {count}"
+        ]
     if recipe.evaluate.split != "val" or ids.start >= _looked_at(original):
         return []
     used = min(ids.stop, _looked_at(original)) - ids.start

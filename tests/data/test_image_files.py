@@ -281,7 +281,7 @@ def test_large_images_are_read_one_at_a_time(tmp_path, monkeypatch, large, at_on
     monkeypatch.setattr(image_files, "_LARGE", large)
     monkeypatch.setattr(image_files, "_EACH", 1)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    formed, busy, most = image_files._formed, [0], [0]
+    formed, busy, most = image_files.formed, [0], [0]
 
     def slow(image, form):
         busy[0] += 1
@@ -290,7 +290,7 @@ def test_large_images_are_read_one_at_a_time(tmp_path, monkeypatch, large, at_on
         busy[0] -= 1
         return formed(image, form)
 
-    monkeypatch.setattr(image_files, "_formed", slow)
+    monkeypatch.setattr(image_files, "formed", slow)
     names = [write(tmp_path / f"{n}.png", noise(4, 6, 3)).name for n in range(4)]
     assert len(read_images(tmp_path, names, ImageForm(3, 4, 6), CONTEXT)) == 4
     assert most == [at_once]

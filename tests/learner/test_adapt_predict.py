@@ -337,3 +337,27 @@ def test_wilsons_interval():
     assert low == pytest.approx(0.4902, abs=1e-4)
     assert high == pytest.approx(0.9433, abs=1e-4)
     assert wilson(10, 10)[1] == pytest.approx(1)
+
+
+def test_all_that_is_wrong_with_a_folder_is_told_at_once(made, tmp_path, capsys):
+    run, _ = made("images")
+    support = images(tmp_path / "support")
+    (support / "empty").mkdir()
+    (support / "a" / "text.png").write_text("no image")
+    (support / "c" / "nothing.png").touch()
+    words = ["adapt", str(run), "--support", str(support), "--out", str(tmp_path / "m")]
+    assert main(words) == 3
+    said = capsys.readouterr().err
+    for part in ("without an image", "a/text.png", "c/nothing.png: is empty"):
+        assert part in said
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_learner_is_no_model_yet(made, tmp_path, capsys):
+    run, _ = made("ls")
+    assert main(["predict", str(run), str(tmp_path)]) == 3
+    assert f"{run}: a learner, no adapted model: first metaforge adapt" in capsys.readouterr().err
+    assert main(["predict", "glyphs", str(tmp_path)]) == 3
+    assert "glyphs: a learner" in capsys.readouterr().err
+    assert main(["predict", str(tmp_path), str(tmp_path)]) == 3
+    assert "no adapted model (model.json); metaforge adapt makes one" in capsys.readouterr().err

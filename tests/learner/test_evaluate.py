@@ -24,6 +24,7 @@ def test_the_runs_own_targets_have_the_runs_own_bits(made):
         assert lines(found["run_dir"])[:4] == lines(run)
         assert found["conditional"]["n"] == 6
         assert found["of_run"] == run.name
+        assert "4 of the 6 targets are the run's own; further ones: --first 4" in found["notes"]
         assert Path(found["run_dir"]).parent == run / "evaluations"
         kept = json.loads((Path(found["run_dir"]) / "results.json").read_text())
         assert kept["conditional"] == found["conditional"]

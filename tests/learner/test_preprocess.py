@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import metaforge
 from metaforge.components import Context
 from metaforge.errors import DataError, PluginError
-from metaforge.image_files import ImageForm
+from metaforge.image_files import ImageForm, read_images
 from metaforge.preprocess import BrokenSamples, Preprocess
 
 WAYS = {"ways": 3, "shots": 1, "queries": 2}
@@ -126,3 +127,21 @@ def test_images_beyond_their_range_are_told_by_row():
 
 def test_in_the_contexts_precision():
     assert Preprocess((5,))(np.ones((2, 5)), Context(dtype="float64")).dtype == np.float64
+
+
+def test_bytes_of_any_size_are_brought_to_the_form_as_files_are(tmp_path):
+    form = ImageForm(1, 8, 8)
+    preprocess = Preprocess((1, 8, 8), images=form)
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (3, 20, 14, 3), dtype=np.uint8)
+    files = []
+    for number, one in enumerate(pixels):
+        Image.fromarray(one).save(tmp_path / f"{number}.png")
+        files.append(f"{number}.png")
+    wanted = preprocess(read_images(tmp_path, files, form, Context()))
+    for given in (pixels, pixels.transpose(0, 3, 1, 2)):
+        np.testing.assert_array_equal(preprocess(given), wanted)
+    grey = preprocess(rng.integers(0, 256, (2, 9, 9), dtype=np.uint8))
+    assert grey.shape == (2, 1, 8, 8)
+    with pytest.raises(DataError, match="expected images"):
+        preprocess(rng.random((2, 9, 9)))
