@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 
-@click.command(short_help="Move a trained learner to your own labelled samples.")
+@click.command(short_help="Move a trained learner to your own samples.")
 @click.argument("learner", metavar="RUN")
 @click.option(
     "--support",

@@ -34,7 +34,7 @@ class Amount(click.ParamType):
         return int(float(parts[1]) * units[parts[2].lower()])
 
 
-@click.group(short_help="Say what the cache folder holds, and make room there.")
+@click.group(short_help="Say what the cache holds, and make room.")
 def command() -> None:
     """List what the cache folder holds, or remove what was not used for long.
 

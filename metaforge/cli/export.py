@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 
-@click.command(short_help="Export an adapted model to TorchScript or ONNX.")
+@click.command(short_help="Export a model to TorchScript or ONNX.")
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option(
     "--to", "form", type=click.Choice(["torchscript", "onnx"]), required=True, help="The format."

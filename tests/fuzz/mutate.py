@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+from metaforge.seals import SEAL
+
 #: What a value of a text file is replaced by: wrong types, extremes, odd characters, paths.
 NASTY: tuple[str, ...] = (
     *("", "null", "~", "true", "[]", "{}", "[[]]", "[null]", "-1", "0", "1e400", "-1e400"),
@@ -120,6 +122,8 @@ def _json_value(data: bytes, rng: Random, others: Sequence[bytes]) -> bytes:
         value = json.loads(data)
     except ValueError:
         return mutated(data, rng, others)
+    if isinstance(value, dict):
+        value.pop(SEAL, None)  # so that the change itself is looked at
     holders = list(_holders(value))
     if not holders:
         return rng.choice(NASTY).encode(errors="surrogatepass")
