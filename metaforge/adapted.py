@@ -44,6 +44,8 @@ from metaforge.tasks import TaskBatch, TaskShape
 
 FORMAT = 1
 _FILE = "model.safetensors"
+#: What a model's folder holds.
+OWN_FILES = ("model.json", _FILE)
 #: Samples that are predicted at a time, and how far outputs may be from those written.
 _BLOCK, _RTOL = 1024, 1e-3
 
@@ -121,7 +123,7 @@ class Adapted:
         Raises ``DataError`` where there is something at ``path`` (``force`` replaces a folder),
         or the disk fails.
         """
-        with whole_folder(Path(path), force=force) as folder:
+        with whole_folder(Path(path), force=force, replaces=OWN_FILES) as folder:
             save_tensors(folder / _FILE, self._tensors())
             files = {_FILE: digest(folder / _FILE)}
             write_json(folder / "model.json", sealed({**self._facts(), "files": files}))

@@ -7,6 +7,7 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,9 +71,10 @@ class Predictions:
         if self.classes is None:
             found = summary(_errors(self.values, self.labels))
             return {"mse": found["mean"], "n": found["n"], "ci95": found["ci95"]}
-        known = {str(name) for name in self.classes}
-        told = [str(label) for label in self.labels.tolist()]
-        pairs = [(a, str(b)) for a, b in zip(told, self.values.tolist(), strict=True) if a in known]
+        known = {_name(name) for name in self.classes}
+        told = [_name(label) for label in self.labels.tolist()]
+        values = map(_name, self.values.tolist())
+        pairs = [(a, b) for a, b in zip(told, values, strict=True) if a in known]
         right = sum(a == b for a, b in pairs)
         return {
             "accuracy": right / len(pairs) if pairs else None,
@@ -80,6 +82,14 @@ class Predictions:
             "ci95": wilson(right, len(pairs)) if pairs else None,
             "unknown": sorted({label for label in told if label not in known}),
         }
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file is one that ``Predictions.csv`` gave."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(6) in (b"input,", b"input\n")
 
 
 def predict(model: Adapted, inputs: Sequence[Samples]) -> Predictions:
@@ -120,6 +130,13 @@ def _interval(ci: Sequence[float] | None, factor: float) -> str:
     return "" if ci is None else f" (95 %: {factor * ci[0]:.4g} to {factor * ci[1]:.4g})"
 
 
+def _name(label: Any) -> str:
+    """A label in words; whole numbers the same whether they are written as floats or not."""
+    if isinstance(label, float) and label.is_integer():
+        return str(int(label))
+    return str(label)
+
+
 def wilson(right: int, n: int) -> list[float]:
     """The 95 % interval of a share of n (E. B. Wilson, J. Am. Stat. Assoc. 22, 1927)."""
     share, z2 = right / n, _Z**2
@@ -136,6 +153,8 @@ def _errors(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
             f"labels have shape {list(labels.shape)} and dtype {labels.dtype}; the model is of "
             f"regression: expected numbers {list(values.shape)}"
         )
+    if len(bad := np.flatnonzero(~np.isfinite(wanted).all(1))):
+        raise DataError(f"labels of {len(bad)} samples are NaN or infinite, first {int(bad[0])}")
     return np.square(values - wanted).mean(1)
 
 

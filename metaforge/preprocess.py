@@ -71,7 +71,7 @@ class Preprocess:
         """
         context = context or Context()
         given = np.asarray(samples)
-        if given.dtype.kind not in "biuf" or given.ndim < 2:
+        if given.dtype.kind not in "biuf" or given.ndim < 2 or not len(given):
             raise DataError(
                 f"samples of shape {list(given.shape)} and dtype {given.dtype}; expected numbers, "
                 f"{self.expected}"
@@ -129,7 +129,12 @@ class Preprocess:
                 )
             given = flat
         refuse_rows(~np.isfinite(given.reshape(len(given), -1)).all(1), "hold NaN or infinity")
-        return given.astype(dtype)
+        with np.errstate(over="ignore"):
+            values = given.astype(dtype)
+            rows = values.reshape(len(values), -1)
+            long = ~np.isfinite(np.einsum("ij,ij->i", rows, rows))
+        refuse_rows(long, f"are too large for {dtype}, which does not hold their squared lengths")
+        return values
 
     def _features(self, images: np.ndarray, context: Context) -> np.ndarray:
         import torch

@@ -13,7 +13,7 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -61,21 +61,26 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def whole_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
+def whole_folder(
+    path: Path, *, force: bool = False, replaces: Collection[str] = ()
+) -> Iterator[Path]:
     """A folder beside ``path`` to be filled, which takes its place when all is written; nothing
     is left of it otherwise.
 
-    Raises ``DataError`` where there is something at ``path`` already, before anything is
-    written (``force`` replaces a folder), and where the disk fails.
+    Raises ``DataError`` where ``refuse_taken`` does, before anything is written and again before
+    it takes its place, and where the disk fails.
     """
-    refuse_taken(path, force=force)
+    refuse_taken(path, force=force, replaces=replaces)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    gone = path.with_name(f".{path.name}.{os.getpid()}.gone")
     try:
         part.mkdir(parents=True)
         yield part
+        refuse_taken(path, force=force, replaces=replaces)  # by another process, meanwhile
         if path.is_dir():
-            shutil.rmtree(path)
+            path.rename(gone)
         part.rename(path)
+        shutil.rmtree(gone, ignore_errors=True)
     except BaseException as error:
         shutil.rmtree(part, ignore_errors=True)
         if not isinstance(error, OSError):
@@ -83,12 +88,22 @@ def whole_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
         raise DataError(f"{path}: cannot write: {error.strerror}") from error
 
 
-def refuse_taken(path: Path, *, force: bool = False) -> None:
-    """``DataError`` where no folder can be made at ``path``, or one is there (unless ``force``)."""
+def refuse_taken(path: Path, *, force: bool = False, replaces: Collection[str] = ()) -> None:
+    """``DataError`` where no folder can be made at ``path``, or one is there: ``force`` replaces
+    one that holds nothing but files of the names ``replaces``."""
+    if not path.name or path.name == "..":
+        raise DataError(f"{path}: expected the name of a folder to be made")
+    if path.is_symlink():
+        raise DataError(f"{path}: is a link; expected the name of a folder to be made")
     if path.is_dir() and not force:
         raise DataError(f"{path}: exists; nothing is overwritten without --force")
     if path.exists() and not path.is_dir():
         raise DataError(f"{path}: is a file; expected the name of a folder to be made")
+    if path.is_dir() and (others := sorted({one.name for one in path.iterdir()} - {*replaces})):
+        shown = ", ".join(others[:_TOLD]) + (", ..." if len(others) > _TOLD else "")
+        raise DataError(
+            f"{path}: holds {shown}: --force replaces what this command has made, and nothing else"
+        )
 
 
 def digest(path: Path) -> str:

@@ -64,13 +64,15 @@ def read(path: Path, preprocess: Preprocess, context: Context, label: str | None
     wrong with an input.
     """
     if path.is_dir():
+        if label is not None:
+            raise DataError(f"{path}: images have their folders' names as labels: drop --label")
         return _folder(path, preprocess, context)
     if not path.exists():
         raise DataError(f"{path}: no such file or folder")
     if path.suffix.lower() in TABLES:
         return _table(path, label, preprocess.columns)
     if path.suffix.lower() == ".npz":
-        return _npz(path, preprocess, label or "y", label is not None)
+        return _npz(path, preprocess, label)
     one = _images(path.parent, [path.name], (None,), preprocess, context)
     return Samples((str(path),), one.values, None)
 
@@ -107,7 +109,8 @@ def support(
             f"{path}: has no labels; expected a folder for each class, a table with a column of "
             "labels (--label NAME), or an npz file with X and y"
         )
-    if found.labels.ndim == 1 and found.labels.dtype.kind != "f":
+    real = found.labels.dtype.kind == "f" and bool((found.labels % 1 != 0).any())
+    if found.labels.ndim == 1 and not real:
         _refuse_contradictions(path, found)
     return found
 
@@ -134,6 +137,11 @@ def _folder(path: Path, preprocess: Preprocess, context: Context) -> Samples:
     from metaforge.image_listing import list_images
 
     found, wrong = list_images(path), list[str]()
+    if found.splits is not None:
+        raise DataError(
+            f"{path}: holds splits ({', '.join(sorted(set(found.splits)))}), which are not to be "
+            f"mixed: give the folder of one, such as {path / 'train'}"
+        )
     try:
         samples = _images(path, found.files, found.classes, preprocess, context)
     except DataError as error:
@@ -196,22 +204,27 @@ def _table(path: Path, label: str | None, known: Sequence[str] | None) -> Sample
     return Samples(tuple(rows), values, labels, remarks, taken)
 
 
-def _npz(path: Path, preprocess: Preprocess, label: str, needed: bool) -> Samples:
+def _npz(path: Path, preprocess: Preprocess, label: str | None) -> Samples:
     from metaforge_arrays.files import Arrays
 
     arrays = Arrays(path)
-    wanted = [EMBEDDED, label] if needed else [EMBEDDED]
+    chosen = label or next((name for name in LABELS if name in arrays.names), None)
+    wanted = [name for name in (EMBEDDED, chosen) if name is not None]
     if lines := arrays.missing({name: name for name in wanted}):
         raise DataError("\n".join(lines))
     values = arrays.get(EMBEDDED, EMBEDDED)
-    labels = arrays.get(label, label) if label in arrays.names else None
-    if labels is not None and labels.shape[:1] != values.shape[:1]:
-        raise DataError(
-            f"{path}: X has shape {list(values.shape)}, {label} {list(labels.shape)}; expected a "
-            "label for each row"
-        )
+    beside = {name: arrays.get(name, name) for name in (chosen, "files") if name in arrays.names}
+    for name, array in beside.items():
+        if array.shape[:1] != values.shape[:1]:
+            raise DataError(
+                f"{path}: X has shape {list(values.shape)}, {name} {list(array.shape)}; expected "
+                "one for each row"
+            )
+    labels = None if chosen is None else beside[chosen]
+    if labels is not None and labels.dtype.kind not in "biufU":
+        raise DataError(f"{path}: {chosen} has dtype {labels.dtype}; expected numbers or texts")
     remarks = refuse_other_features(path, embedded(arrays), preprocess)
-    names = map(str, arrays.get("files", "files")) if "files" in arrays.names else None
+    names = map(str, beside["files"]) if "files" in beside else None
     rows = names or (f"row {i}" for i in range(len(values)))
     return Samples(tuple(rows), values, labels, remarks)
 

@@ -43,7 +43,7 @@ def command(
     from metaforge.records import refuse_taken
     from metaforge.samples import support as read_support
 
-    refuse_taken(out, force=force)
+    refuse_taken(out, force=force, replaces=("model.json", "model.safetensors"))
     found, context = opened(learner, device, quiet)
     preprocess = preprocess_of(found.parts.source, source)
     assert preprocess is not None

@@ -22,7 +22,7 @@ def command(run: str, out: Path, force: bool, quiet: bool) -> None:
     from metaforge.learner import bundles
     from metaforge.records import refuse_taken
 
-    refuse_taken(out, force=force)
+    refuse_taken(out, force=force, replaces=bundles.OWN_FILES)
     learner, context = opened(run, None, quiet)
     context.report(f"bundle: about {bundles.estimate(learner) / 1e6:.1f} MB")
     written = bundles.write(learner, out, force=force)

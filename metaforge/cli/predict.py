@@ -37,12 +37,15 @@ def command(
     from metaforge.adapted import load
     from metaforge.cli.learners import context_of
     from metaforge.errors import DataError
-    from metaforge.predictions import predict, told
+    from metaforge.predictions import is_table, predict, told
     from metaforge.records import write_atomic
     from metaforge.samples import read_all
 
-    if out is not None and out.exists() and not force:
-        raise DataError(f"{out}: exists; nothing is overwritten without --force")
+    if out is not None and out.exists():
+        if not force:
+            raise DataError(f"{out}: exists; nothing is overwritten without --force")
+        if not is_table(out):
+            raise DataError(f"{out}: no table of predictions: --force replaces those alone")
     context = context_of(quiet or as_json)
     found = load(model, context=context, device=device)
     if found.transductive:

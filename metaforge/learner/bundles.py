@@ -43,6 +43,8 @@ from metaforge.stages import Parts
 #: Raised whenever a bundle of before cannot be read any more.
 FORMAT = 1
 FILES = ("theta_hat.safetensors", "bank.safetensors", "signatures.safetensors")
+#: What a bundle's folder holds.
+OWN_FILES = ("bundle.json", *FILES)
 #: What conditioning reads of a recipe.
 _SECTIONS = (
     *("name", "seed", "precision", "threads", "on_nan", "allow_unused"),
@@ -78,7 +80,8 @@ def write(learner: Learner, path: Path, *, force: bool = False) -> dict[str, Any
     Raises ``DataError`` where there is something at ``path`` already, or the disk fails.
     """
     recipe, parts = learner.recipe, learner.parts
-    with whole_folder(path, force=force) as folder, learner.at_work():
+    whole = whole_folder(path, force=force, replaces=OWN_FILES)
+    with whole as folder, learner.at_work():
         save_tensors(folder / FILES[0], _state(learner))
         facts, tensors = banks.stored(parts.source, range(recipe.bank.size))
         save_tensors(folder / FILES[1], tensors)

@@ -21,6 +21,8 @@ from metaforge.rundir import RunDir
 
 #: Sections of a recipe that phase 1 does not read.
 _FREE = ("evaluate", "condition")
+#: Ids of targets are below it.
+_IDS = 2**62
 
 
 def evaluate(
@@ -52,10 +54,14 @@ def evaluate(
         parts, start = parts_of(resolved, folder, told)
         recipe = parts.recipe
         begin = _first(recipe, resolved_of(folder.path).recipe) if first is None else first
-        if begin < 0:
-            raise RecipeError(f"first is {begin}; expected an id, 0 or more")
+        if not 0 <= begin < _IDS:
+            raise RecipeError(f"first is {begin}; expected an id, 0 or more, below {_IDS}")
         ids = range(begin, begin + recipe.evaluate.targets * recipe.evaluate.runs)
         notes = [*said.notes(recipe, parts), *_used(recipe, resolved_of(folder.path).recipe, ids)]
+        if changes and recipe.evaluate.split == "test":
+            notes.append(
+                "settings other than the run's, on test targets: choose among them on --split val"
+            )
         for line in notes:
             console.line(f"note: {line}")
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")

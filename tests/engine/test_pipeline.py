@@ -35,6 +35,7 @@ from metaforge.recipe import load
 from metaforge.records import load_tensors, save_tensors
 from metaforge.report import render_text
 from metaforge.rundir import RunDir
+from metaforge.seals import opened
 from metaforge.warm_start import softmax_hint
 from metaforge_maml.algorithm import Maml
 from tests import sealed
@@ -430,7 +431,9 @@ def test_killed_at_random_moments_and_resumed_gives_the_same_bits(recipe, tmp_pa
     assert process.wait(300) == 0
     for name in ("targets.jsonl", "metrics.jsonl"):
         assert (path / name).read_text() == (reference / name).read_text(), name
-    ends = [without_clock(json.loads((p / "results.json").read_text())) for p in (path, reference)]
+    ends = [
+        without_clock(opened((p / "results.json").read_text()).value) for p in (path, reference)
+    ]
     assert ends[0] == ends[1]
 
 

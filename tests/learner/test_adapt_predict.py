@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -235,7 +237,7 @@ def test_a_sample_in_two_classes_is_told(made, tmp_path, capsys):
         ({"x": np.vstack([X[:8], np.full((1, WIDTH), np.nan)])}, "hold NaN or infinity: row 8"),
         ({"x": np.vstack([X[:7], np.zeros((2, WIDTH))])}, "are all zeros.*row 7, row 8"),
         ({"x": X[:, :4]}, r"expected samples \[n, 6\]"),
-        ({"y": Y[:5]}, "expected a label for each row"),
+        ({"y": Y[:5]}, "expected one for each row"),
         ({"y": np.full(9, "a")}, "one class alone"),
     ],
 )
@@ -361,3 +363,73 @@ def test_a_learner_is_no_model_yet(made, tmp_path, capsys):
     assert "glyphs: a learner" in capsys.readouterr().err
     assert main(["predict", str(tmp_path), str(tmp_path)]) == 3
     assert "no adapted model (model.json); metaforge adapt makes one" in capsys.readouterr().err
+
+
+def test_force_replaces_what_the_command_made_and_nothing_else(made, tmp_path, capsys):
+    """Neither a folder of images nor a run, nor a file that is no table."""
+    run, _ = made("ls")
+    precious = images(tmp_path / "precious")
+    before = sorted(path for path in precious.rglob("*"))
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    support = npz(tmp_path)
+    adapt = ["adapt", str(run), "--support", str(support), "--force", "--out"]
+    for where in (precious, copy, tmp_path, Path("."), Path("..")):
+        assert main([*adapt, str(where)]) == 3
+        assert main(["bundle", str(run), "--force", "--out", str(where)]) == 3
+    (tmp_path / "link").symlink_to(precious)
+    assert main([*adapt, str(tmp_path / "link")]) == 3
+    assert "is a link" in capsys.readouterr().err
+    assert sorted(path for path in precious.rglob("*")) == before
+    assert (copy / "resolved.yaml").is_file()
+    model = tmp_path / "model"
+    for _ in range(2):
+        assert main([*adapt, str(model)]) == 0
+    predict = ["predict", str(model), str(support), "--force", "--out"]
+    assert main([*predict, str(before[-1])]) == 3
+    assert "no table of predictions" in capsys.readouterr().err
+    for _ in range(2):
+        assert main([*predict, str(tmp_path / "p.csv")]) == 0
+
+
+def test_splits_are_not_mixed(made, tmp_path, capsys):
+    run, _ = made("images")
+    for split in ("train", "test"):
+        images(tmp_path / "data" / split)
+    words = ["adapt", str(run), "--out", str(tmp_path / "m"), "--support"]
+    assert main([*words, str(tmp_path / "data")]) == 3
+    assert "holds splits (test, train), which are not to be mixed" in capsys.readouterr().err
+    assert main([*words, str(tmp_path / "data" / "train")]) == 0
+    assert main([*words, str(tmp_path / "data" / "train"), "--label", "kind", "--force"]) == 3
+
+
+ODD = {
+    "too large for float32": {"x": np.where(np.arange(9)[:, None] == 4, 1e39, X)},
+    "files [3]; expected one for each row": {"files": np.array(list("abc"))},
+    "expected numbers or texts": {"y": Y.astype("S1")},
+    "expected numbers, ": {"x": X[:0], "y": Y[:0]},
+    "samples are in two classes": {
+        "x": np.repeat(X[:3], 3, 0),
+        "y": np.array([0.0, 0, 1, 1, 1, 0, 2, 2, 2]),
+    },
+}
+
+
+@pytest.mark.parametrize("said", ODD)
+def test_odd_arrays_are_told(made, tmp_path, capsys, said):
+    run, _ = made("ls")
+    path = npz(tmp_path, **ODD[said])
+    assert main(["adapt", str(run), "--out", str(tmp_path / "m"), "--support", str(path)]) == 3
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "m").exists()
+
+
+def test_labels_are_found_and_compared_as_numbers(made, tmp_path, capsys):
+    run, _ = made("ls")
+    path = tmp_path / "s.npz"
+    np.savez(path, X=X, label=np.array([1.0] * 4 + [2.0] * 3 + [10.0] * 2))
+    model = tmp_path / "m"
+    assert main(["adapt", str(run), "--support", str(path), "--out", str(model)]) == 0
+    np.savez(path, X=X, y=np.array([1] * 4 + [2] * 3 + [10] * 2))
+    assert main(["predict", str(model), str(path), "--out", str(tmp_path / "p.csv")]) == 0
+    assert "n = 9" in capsys.readouterr().out

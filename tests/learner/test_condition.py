@@ -246,3 +246,14 @@ def test_a_digest_of_the_task_tells_tasks_apart():
     }
     assert len(ids) == 3
     assert own_task(x, ["a", "b"], shape, context).task_id in ids  # names of classes say nothing
+
+
+def test_the_order_of_samples_names_no_other_task(made):
+    _, learner = made("ls")
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(9, *learner.shape.input_shape)).astype("float32")
+    y, order = np.arange(9) % 3, rng.permutation(9)
+    one, other = learner.task(x, y), learner.task(x[order], y[order])
+    assert one.task_id == other.task_id
+    assert one.task_id != learner.task(x, (y + (np.arange(9) == 4)) % 3).task_id
+    assert one.task_id != learner.task(x + np.float32(1e-3), y).task_id
