@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
+import torch
 
 from benchmarks import harness
 from benchmarks.conditioning import BATCH, FLOOR, KEPT, floor, recipe, setting
@@ -60,7 +61,11 @@ def rows() -> Iterator[Row]:
 
 def _learner() -> Learner:
     source, _, theta = setting(WIDTH, SHOTS)
-    changes = {"bank": {"size": BANK}, "kernel": {"use": "gaussian", "bandwidth": "median"}}
-    made = recipe(STEPS, **changes)
+    made = recipe(
+        STEPS,
+        bank={"size": BANK},
+        kernel={"use": "gaussian", "bandwidth": "median"},
+        threads=torch.get_num_threads(),  # those of the floor
+    )
     parts = Parts.build(made, harness.context(), source=source)
     return Learner(parts, WarmStart(theta), {})
