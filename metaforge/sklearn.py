@@ -12,6 +12,7 @@ rows of features [n, p], of the form that the learner's data had.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -91,6 +92,12 @@ class _Conditional(BaseEstimator):
                     f"Conditional{'Regressor' if learner.is_regression else 'Classifier'}"
                 )
             self.model_ = learner.adapt(X, y, self.steps, source=self.source)
+        if self.model_.transductive:
+            warnings.warn(
+                "the learner is transductive: what it predicts of a sample depends on the others "
+                "that are predicted with it",
+                stacklevel=3,
+            )
         return self
 
     def _learner(self) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from math import prod
 
 import numpy as np
@@ -39,6 +40,8 @@ _ARRAYS = (
 _EMBEDDED = {"split": "split", "sample_names": "files", "sample_group": "sample_group"}
 #: Bytes of numbers that the check reads: what it leaves to the run would take too long.
 _MOST = 32 * 2**20
+#: Bytes of samples that are held against each other.
+_MOST_COMPARED = 64 * 2**20
 
 
 def completed(options: ArraysOptions, arrays: Arrays) -> ArraysOptions:
@@ -93,6 +96,27 @@ def _is_left(name: str, options: ArraysOptions, arrays: Arrays, context: Context
 
 def _unheard(line: str) -> None:
     """What is remarkable is the run's to tell."""
+
+
+def shared_rows(values: np.ndarray, pools: Mapping[str, Sequence[Pool]]) -> str | None:
+    """A line that tells of samples [n, *x] which stand in two splits, number for number, under
+    other labels perhaps: what is tested on was trained on. None for more than 64 MiB, too."""
+    if values.nbytes > _MOST_COMPARED:
+        return None
+    rows = np.ascontiguousarray(values.reshape(len(values), -1))
+    of_split = {
+        split: {rows[row].tobytes() for pool in some for one in pool.members for row in one}
+        for split, some in pools.items()
+    }
+    pairs = combinations(of_split, 2)
+    found = {f"{a} and {b}": len(of_split[a] & of_split[b]) for a, b in pairs}
+    told = [f"{count} of both {pair}" for pair, count in found.items() if count]
+    if not told:
+        return None
+    return (
+        f"arrays: the same samples stand in two splits ({'; '.join(told)}): so far, what is tested "
+        "on was trained on; leave them out of one"
+    )
 
 
 def training_rows(pools: Mapping[str, Sequence[Pool]]) -> np.ndarray:

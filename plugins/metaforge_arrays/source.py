@@ -16,7 +16,13 @@ from metaforge.tasks import View
 from metaforge_arrays.disk import on_disk
 from metaforge_arrays.files import Arrays
 from metaforge_arrays.inputs import Reader, images_preprocess
-from metaforge_arrays.layout import completed, make_pools, task_pools, training_rows
+from metaforge_arrays.layout import (
+    completed,
+    make_pools,
+    shared_rows,
+    task_pools,
+    training_rows,
+)
 from metaforge_arrays.options import ArraysOptions
 
 
@@ -41,6 +47,8 @@ def load(
     else:
         read = reader.x()
         x, scale, preprocess = torch.from_numpy(read.values), read.scale, {"input": read.preprocess}
+        if line := shared_rows(read.values, pools):
+            context.report(line)
     if columns is not None and (raw := preprocess["input"]) is not None:
         preprocess["input"] = replace(raw, columns=columns)
     features = reader.features()

@@ -23,6 +23,8 @@ from metaforge_table.options import TableOptions
 NAME = "table"
 #: What labels are called, where it is not said.
 _LABELS = ("label", "y", "class")
+#: What columns are called that name rows: a number there says nothing of the row.
+_NAMES = ("file", "files", "name", "id")
 #: Bytes of a file that the check reads, of Parquet and of text: what is larger is left to the run.
 _MOST, _MOST_TEXT = 32 * 2**20, 2 * 2**20
 
@@ -93,6 +95,11 @@ def roles_of(options: TableOptions) -> Roles:
     for option, name in ({} if label is None else {"label": label} | others).items():
         if name not in names:
             faults.append(f"no column {told(name)} (option {option}){did_you_mean(name, names)}")
+    if "names" not in others:
+        taken = {label, *others.values()}
+        free = [n for n in names if n not in taken and not _asked(n, options)]
+        if naming := next((n for n in _NAMES if n in free), None):
+            others["names"] = naming
     free = [name for name in names if name not in {label, *others.values()}]
     features = free
     if options.columns is not None:
@@ -109,6 +116,11 @@ def roles_of(options: TableOptions) -> Roles:
         raise DataError(f"{options.path}: {'; '.join(faults)}; it has {shown}")
     assert label is not None
     return Roles(label, tuple(features), others)
+
+
+def _asked(name: str, options: TableOptions) -> bool:
+    """Whether a column is asked for as a feature."""
+    return any(fnmatchcase(name, some) for some in options.columns or ())
 
 
 #: Columns that a message names.

@@ -40,7 +40,9 @@ class TableOptions(ClassOptions):
         "the support and the queries of a task",
     )
     names: str | None = Field(
-        None, description="column that names the rows, for targets.jsonl; by default numbers"
+        None,
+        description="column that names the rows, for targets.jsonl; by default the one called "
+        "file, files, name or id, unless columns asks for it, else their numbers",
     )
     split: str | tuple[Share, Share, Share] = Field(
         SHARES,

@@ -23,6 +23,8 @@ def load(options: TableOptions, context: Context) -> PooledTasks:
         roles = roles_of(options)
         if options.label is None:
             report(f"labels are those of column {roles.label}, features {len(roles.features)} more")
+        if options.names is None and "names" in roles.others:
+            report(f"rows are named by column {roles.others['names']}, which is no feature")
         given = as_arrays(options)
     with said_by(f"{NAME}: {options.path}", instead_of="arrays"):
         one_each = given.x.shape[1:] == (len(roles.features),)  # no column holds lists

@@ -715,3 +715,19 @@ def test_groups_of_rows(tmp_path):
     assert by_row.fingerprint == by_class.fingerprint
     with pytest.raises(DataError, match="group differs between rows of one class"):
         make(group=np.arange(len(Y)) // 100, within=1)
+
+
+def test_samples_of_two_splits_are_told():
+    """Under other labels, as class and row would not tell."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(120, 4)).astype("float32"), np.arange(120) // 12
+    split = np.array(["train"] * 5 + ["val"] * 2 + ["test"] * 3)
+    said: list[str] = []
+    context = Context(report=said.append)
+    given = {"y": y, "split": split, "ways": 2, "shots": 1, "queries": 2, "context": context}
+    metaforge.create("dataset", "arrays", x=x, **given)
+    assert not said
+    x[y >= 7] = x[:36]
+    metaforge.create("dataset", "arrays", x=x, **given)
+    (line,) = said
+    assert "the same samples stand in two splits (36 of both train and test)" in line

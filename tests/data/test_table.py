@@ -204,3 +204,21 @@ def test_a_recipe_tells_its_line(tmp_path):
 @pytest.mark.slow
 def test_it_conforms(tmp_path):
     check_all(laws_of("dataset", "table", {"path": str(write(tmp_path)), **SMALL}))
+
+
+def test_a_column_of_ids_names_the_rows_and_is_no_feature(tmp_path):
+    """Numbers that follow the classes would tell the label."""
+    path = tmp_path / "ids.csv"
+    rows = [f"{n},c{n // 25:02},{n % 7}.5,{n % 5}.25" for n in range(25 * 30)]
+    path.write_text("\n".join(["id,label,a,b", *rows]))
+    said: list[str] = []
+    options = {"path": path, "ways": 5, "shots": 1, "queries": 5}
+    source = metaforge.create("dataset", "table", context=Context(report=said.append), **options)
+    assert source.shape.input_shape == (2,)
+    assert any("rows are named by column id, which is no feature" in line for line in said)
+    classes, support = (source.describe_task("test", 0)[key] for key in ("classes", "support"))
+    for name, ids in zip(classes, support, strict=True):
+        assert all(f"c{int(row) // 25:02}" == name for row in ids)
+    asked = metaforge.create("dataset", "table", **options, columns=["id", "a"])
+    assert asked.shape.input_shape == (2,)
+    assert asked.preprocess().columns == ("id", "a")

@@ -225,3 +225,10 @@ def test_the_package_is_named_where_it_is_missing(monkeypatch):
 
     with pytest.raises(PluginError, match=r"pip install 'metaforge\[sklearn\]'"):
         runpy.run_path(str(Path(module.__file__)))
+
+
+def test_a_transductive_learner_says_so(made):
+    run, learner = made("transductive")
+    x = np.random.default_rng(0).random((6, *learner.shape.input_shape), dtype=np.float32)
+    with pytest.warns(UserWarning, match="the learner is transductive"):
+        ConditionalClassifier(str(run), steps=0).fit(x, np.arange(6) % learner.shape.outputs)
