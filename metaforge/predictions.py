@@ -93,12 +93,17 @@ def is_table(path: Path) -> bool:
 
 
 def predict(model: Adapted, inputs: Sequence[Samples]) -> Predictions:
-    """Of all inputs, each as it was read. Raises ``DataError`` that names samples which cannot be
-    used, and where regression labels are not numbers of the model's shape."""
-    outputs = []
+    """Of all inputs, each as it was read. Raises ``DataError`` that names samples of all of them
+    which cannot be used, and where regression labels are not numbers of the model's shape."""
+    outputs, wrong = [], []
     for one in inputs:
-        with one.named():
-            outputs.append(model.outputs(one.values))
+        try:
+            with one.named():
+                outputs.append(model.outputs(one.values))
+        except DataError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise DataError("\n".join(wrong))
     every = np.concatenate(outputs)
     labels = None
     if inputs and all(one.labels is not None for one in inputs):

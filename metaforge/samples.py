@@ -31,6 +31,7 @@ class Samples:
     values  [n, *x] as ``Preprocess`` takes them
     labels  [n] or None; of regression [n] or [n, d]
     columns of a table, the names of the numbers
+    place   where they were read, for messages
     """
 
     names: tuple[str, ...]
@@ -38,15 +39,19 @@ class Samples:
     labels: np.ndarray | None
     remarks: tuple[str, ...] = ()
     columns: tuple[str, ...] | None = None
+    place: str = ""
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Within, ``DataError`` for samples that cannot be used names them all."""
+        """Within, ``DataError`` for samples that cannot be used names them all, and the place."""
+        where = f"{self.place}: " if self.place else ""
         try:
             yield
         except BrokenSamples as error:
             told = listed([self.names[row] for row in error.rows])
-            raise DataError(f"{len(error.rows)} samples {error.why}: {told}") from error
+            raise DataError(f"{where}{len(error.rows)} samples {error.why}: {told}") from error
+        except DataError as error:
+            raise DataError(f"{where}{error}") from error
 
 
 def listed(names: Sequence[str]) -> str:
@@ -93,7 +98,7 @@ def read_all(
             continue
         prefix = f"{path}/" if path.is_dir() else f"{path}: " if len(one.names) > 1 else ""
         names = tuple(f"{prefix}{name}" for name in one.names) if len(paths) > 1 else one.names
-        found.append(replace(one, names=names))
+        found.append(replace(one, names=names, place=str(path)))
     if wrong:
         raise DataError("\n".join(wrong))
     return found

@@ -433,3 +433,18 @@ def test_labels_are_found_and_compared_as_numbers(made, tmp_path, capsys):
     np.savez(path, X=X, y=np.array([1] * 4 + [2] * 3 + [10] * 2))
     assert main(["predict", str(model), str(path), "--out", str(tmp_path / "p.csv")]) == 0
     assert "n = 9" in capsys.readouterr().out
+
+
+def test_what_is_wrong_with_several_inputs_is_told_at_once(made, tmp_path, capsys):
+    run, _ = made("ls")
+    model = tmp_path / "m"
+    assert main(["adapt", str(run), "--support", str(npz(tmp_path)), "--out", str(model)]) == 0
+    capsys.readouterr()
+    paths = []
+    for name, x in {"wide": np.ones((2, WIDTH + 1)), "nan": np.full((2, WIDTH), np.nan)}.items():
+        paths.append(str(tmp_path / f"{name}.npz"))
+        np.savez(paths[-1], X=x)
+    assert main(["predict", str(model), *paths]) == 3
+    said = capsys.readouterr().err
+    assert f"{paths[0]}: samples have shape [n, {WIDTH + 1}]" in said
+    assert f"{paths[1]}: 2 samples hold NaN or infinity" in said
