@@ -6,9 +6,14 @@ import os
 import signal
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
+
+#: Whether SIGHUP came; moments that are waited for it, and their seconds.
+_closed = threading.Event()
+_MOMENTS, _MOMENT = 10, 0.05
 
 
 def interrupt(number: int, frame: Any) -> None:
@@ -33,9 +38,20 @@ def outliving_terminal() -> Iterator[None]:
         yield
 
 
+def terminal_closed() -> bool:
+    """Whether SIGHUP came, or comes within moments: who reads a pipe may die of it before a
+    process gets to hear of its own."""
+    for _ in range(_MOMENTS):
+        if _closed.is_set():
+            return True
+        time.sleep(_MOMENT)
+    return False
+
+
 def _silence(number: int, frame: Any) -> None:
     """Output to the terminal, and messages to a pipe whose reader may have gone with it, go
     nowhere, in forked workers too. A pipe of results stays: who reads it may well be there."""
+    _closed.set()
     null = os.open(os.devnull, os.O_WRONLY)
     for number, pipes in ((1, False), (2, True)):
         with suppress(OSError):

@@ -11,6 +11,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppres
 from typing import Any, TextIO
 
 from metaforge.errors import DataError, MetaforgeError
+from metaforge.stops import terminal_closed
 
 
 class ReaderLeft(MetaforgeError):
@@ -50,6 +51,7 @@ class _Guarded:
     def __init__(self, stream: TextIO, name: str):
         self._stream, self._name = stream, name
         self._terminal = stream.isatty()
+        self._messages = stream is sys.stderr
         self._failure: Exception | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -68,7 +70,8 @@ class _Guarded:
                 action(*arguments)
                 return
             except BrokenPipeError:
-                self._failure = ReaderLeft(f"{self._name}: its reader has left")
+                if not (self._messages and terminal_closed()):
+                    self._failure = ReaderLeft(f"{self._name}: its reader has left")
             except OSError as error:
                 if not (self._terminal and error.errno == errno.EIO):
                     self._failure = DataError(f"{self._name}: cannot write: {error.strerror}")
