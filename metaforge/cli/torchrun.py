@@ -64,6 +64,10 @@ def ranks(place: Place | None) -> Iterator[dict[str, Ranks]]:
             raise
         raise shown from error
     group.leave()
+    if place.rank:
+        # It has said all. Now and then torch's own threads end a process that is on its way out by
+        # SIGABRT, which a launcher takes for a failure of the run.
+        atexit.register(os._exit, 0)
 
 
 def _heed_signals() -> None:
