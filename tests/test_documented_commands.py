@@ -98,7 +98,8 @@ class Reader:
 
     def _present(self, word: str) -> str:
         """A run of this folder for a run's name; a small number for a large one."""
-        runs = sorted(self.folder.glob("runs/*-sp_maml_sinusoids-*"))
+        made = self.folder.glob("runs/*-sp_maml_sinusoids-*")
+        runs = sorted(made, key=lambda run: (run / "recipe.yaml").stat().st_mtime_ns)
         if word.startswith("runs/2026"):
             return str(runs[0])
         if word in ("runs/A", "runs/B"):
