@@ -20,9 +20,9 @@ from torch import Tensor
 
 from metaforge.errors import DamagedFile
 from metaforge.gram import KernelGram, signature
+from metaforge.picture_file import Picture
 from metaforge.pictures import strip
 from metaforge.records import read_json, write_atomic
-from metaforge.run_files import Picture
 from metaforge.scoring import TargetScores
 from metaforge.seals import sealed
 from metaforge.stages import Parts

@@ -38,12 +38,13 @@ def command(
 
     RUN is the folder of a finished run, of a bundle, or the name of a shipped bundle (glyphs).
     """
+    from metaforge.adapted import OWN_FILES
     from metaforge.cli.learners import opened
     from metaforge.learner.raw import preprocess_of
     from metaforge.records import refuse_taken
     from metaforge.samples import support as read_support
 
-    refuse_taken(out, force=force, replaces=("model.json", "model.safetensors"))
+    refuse_taken(out, force=force, replaces=OWN_FILES)
     found, context = opened(learner, device, quiet)
     preprocess = preprocess_of(found.parts.source, source)
     assert preprocess is not None

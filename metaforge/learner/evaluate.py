@@ -18,11 +18,12 @@ from metaforge.recipe.overrides import Change, as_texts, parse_all
 from metaforge.recipe.schema import Recipe
 from metaforge.records import load_tensors, read_json, whole_folder, write_json
 from metaforge.rundir import RunDir
+from metaforge.seals import sealed, sealed_text
 
 #: Sections of a recipe that phase 1 does not read.
 _FREE = ("evaluate", "condition")
 #: Ids of targets are below it.
-_IDS = 2**62
+_MOST_IDS = 2**62
 
 
 def evaluate(
@@ -53,11 +54,9 @@ def evaluate(
     with stages.threads_put_back():
         parts, start = parts_of(resolved, folder, told)
         recipe = parts.recipe
-        begin = _first(recipe, resolved_of(folder.path).recipe) if first is None else first
-        if not 0 <= begin < _IDS:
-            raise RecipeError(f"first is {begin}; expected an id, 0 or more, below {_IDS}")
-        ids = range(begin, begin + recipe.evaluate.targets * recipe.evaluate.runs)
-        notes = [*said.notes(recipe, parts), *_used(recipe, resolved_of(folder.path).recipe, ids)]
+        original = resolved_of(folder.path).recipe
+        ids = _ids(recipe, original, first)
+        notes = [*said.notes(recipe, parts), *_used(recipe, original, ids)]
         if changes and recipe.evaluate.split == "test":
             notes.append(
                 "settings other than the run's, on test targets: choose among them on --split val"
@@ -70,23 +69,29 @@ def evaluate(
         with whole_folder(path) as part:
             facts = parts.bank_facts(start)
             records, _ = evaluated.targets(parts, start, facts, ids, RunDir(part), console)
-            trained = load_tensors(
-                folder.artifacts / "theta_hat.safetensors", run_files.MetaTrained
-            )[1]
-            timings = RunDir(part).lines("timings.jsonl").records
+            theta_hat = folder.artifacts / "theta_hat.safetensors"
             found = evaluated.results_of(
                 parts,
                 facts,
                 records,
-                timings,
-                trained,
+                RunDir(part).lines("timings.jsonl").records,
+                load_tensors(theta_hat, run_files.MetaTrained)[1],
                 trained_with.get("selection"),
                 time.perf_counter() - began,
             )
             found |= {"notes": notes, "first_target": ids.start, "of_run": folder.path.name}
-            write_json(part / "results.json", found)
-            (part / "resolved.yaml").write_text(resolved.to_yaml())
+            write_json(part / "results.json", sealed(found))
+            (part / "resolved.yaml").write_text(sealed_text(resolved.to_yaml()))
     return {**found, "run_dir": str(path)}
+
+
+def _ids(recipe: Recipe, original: Recipe, first: int | None) -> range:
+    """The targets, from ``first`` on, or from where they begin by default."""
+    looked_at = _looked_at(original) if recipe.evaluate.split == "val" else 0
+    begin = looked_at if first is None else first
+    if not 0 <= begin < _MOST_IDS:
+        raise RecipeError(f"first is {begin}; expected an id, 0 or more, below {_MOST_IDS}")
+    return range(begin, begin + recipe.evaluate.targets * recipe.evaluate.runs)
 
 
 def _free(parent: Path, name: str) -> Path:
@@ -126,10 +131,6 @@ def _looked_at(original: Recipe) -> int:
     """Validation targets that meta-training and selection looked at: the first so many."""
     selected = original.select.targets if original.select is not None else 0
     return original.meta_train.validation_targets + selected
-
-
-def _first(recipe: Recipe, original: Recipe) -> int:
-    return _looked_at(original) if recipe.evaluate.split == "val" else 0
 
 
 def _used(recipe: Recipe, original: Recipe, ids: range) -> list[str]:

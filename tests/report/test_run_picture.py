@@ -17,10 +17,10 @@ from metaforge import run_picture
 from metaforge.cli import main
 from metaforge.components import Context
 from metaforge.errors import DataError
+from metaforge.picture_file import Picture
 from metaforge.pictures import SIDE, as_bytes, is_image, strip
 from metaforge.pools import Pool
 from metaforge.report import html
-from metaforge.run_files import Picture
 from metaforge.task_sizes import TaskSizes
 from tests.report.markup import Page
 from tests.small import SMALL

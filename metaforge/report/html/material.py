@@ -8,6 +8,7 @@ from typing import Any
 
 from metaforge import run_files
 from metaforge.errors import DamagedFile, MetaforgeError, one_line
+from metaforge.picture_file import Picture
 from metaforge.records import read_json, read_lines
 from metaforge.report.html.units import Unit
 from metaforge.rundir import RunDir
@@ -53,7 +54,7 @@ def read(path: Path, results: dict[str, Any] | None = None) -> Material:
         records=records,
         metrics=read_lines(metrics, run_files.Metrics) if metrics.exists() else [],
         env=read_json(path / "env.json", run_files.Env),
-        picture=read_json(picture, run_files.Picture) if picture.exists() else None,
+        picture=read_json(picture, Picture) if picture.exists() else None,
         unpictured="" if picture.exists() else _unpictured(picture),
         recipe=_text(path / "recipe.yaml"),
         resolved=_text(path / "resolved.yaml"),
