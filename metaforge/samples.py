@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from metaforge.array_files import Arrays
 from metaforge.components import Context
 from metaforge.embedded import EMBEDDED, embedded
 from metaforge.errors import DataError
@@ -210,8 +211,6 @@ def _table(path: Path, label: str | None, known: Sequence[str] | None) -> Sample
 
 
 def _npz(path: Path, preprocess: Preprocess, label: str | None) -> Samples:
-    from metaforge_arrays.files import Arrays
-
     arrays = Arrays(path)
     chosen = label or next((name for name in LABELS if name in arrays.names), None)
     wanted = [name for name in (EMBEDDED, chosen) if name is not None]

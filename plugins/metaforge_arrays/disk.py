@@ -17,13 +17,13 @@ from pathlib import Path
 
 import numpy as np
 
+from metaforge.array_files import Arrays
 from metaforge.cache import held
 from metaforge.components import Context
 from metaforge.errors import DataError
 from metaforge.npy_files import BROKEN
 from metaforge.records import keep, whole_file
 from metaforge.storage import DiskRows, blocks, numbers_of
-from metaforge_arrays.files import Arrays
 from metaforge_arrays.inputs import (
     decoded,
     not_finite,

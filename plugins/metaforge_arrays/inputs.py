@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from metaforge.array_files import Arrays
 from metaforge.class_labels import first_few
 from metaforge.components import Context
 from metaforge.embedded import EMBEDDED, embedded
 from metaforge.errors import DataError
 from metaforge.preprocess import Normalize, Preprocess, standardized, unit_rows
-from metaforge_arrays.files import Arrays
 from metaforge_arrays.options import ArraysOptions
 
 

@@ -9,6 +9,7 @@ from math import prod
 
 import numpy as np
 
+from metaforge.array_files import Arrays
 from metaforge.class_labels import Classes, read_classes
 from metaforge.class_pools import Division, numbered
 from metaforge.class_splits import split_of_class
@@ -20,7 +21,6 @@ from metaforge.pools import Pool
 from metaforge.sampling_checks import problems
 from metaforge.turned import turned_pools
 from metaforge_arrays.disk import lacking_room
-from metaforge_arrays.files import Arrays
 from metaforge_arrays.inputs import Reader, check_header, sample_shape
 from metaforge_arrays.options import ArraysOptions
 

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from metaforge.array_files import Arrays
 from metaforge.components import Context
 from metaforge.pooled import PooledTasks
 from metaforge.preprocess import Preprocess
 from metaforge.storage import DiskRows
 from metaforge.tasks import View
 from metaforge_arrays.disk import on_disk
-from metaforge_arrays.files import Arrays
 from metaforge_arrays.inputs import Reader, images_preprocess
 from metaforge_arrays.layout import (
     completed,

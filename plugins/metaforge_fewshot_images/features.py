@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from metaforge.array_files import Arrays
 from metaforge.class_labels import read_classes
 from metaforge.errors import DataError, said_by
-from metaforge_arrays.files import Arrays
 from metaforge_arrays.options import ArraysOptions
 from metaforge_fewshot_images.cifar_names import CLASSES, SUPERCLASS_OF, split_of
 from metaforge_fewshot_images.content import few

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from metaforge.array_files import Arrays
 from metaforge.components import Context
 from metaforge.errors import DataError
 from metaforge.image_form import ImageForm
-from metaforge_arrays.files import Arrays
 from metaforge_fewshot_images.content import Content, identity_of, numbered
 from metaforge_fewshot_images.omniglot_files import Found, unusable
 

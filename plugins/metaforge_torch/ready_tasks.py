@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from metaforge.array_files import Arrays as Files
 from metaforge.class_labels import first_few
 from metaforge.components import Context
 from metaforge.data_facts import DataFacts
@@ -17,7 +18,6 @@ from metaforge.errors import DataError
 from metaforge.own_data import Arrays
 from metaforge.own_tasks import gathered_tasks
 from metaforge.split_names import SPLITS
-from metaforge_arrays.files import Arrays as Files
 from metaforge_arrays.inputs import as_float, not_finite
 from metaforge_torch.options import ReadyOptions
 

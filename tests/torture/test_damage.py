@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from metaforge.array_files import Arrays
 from metaforge.cached_arrays import cached_array
 from metaforge.errors import DamagedFile, DataError
 from metaforge.records import load_tensors, read_json
 from metaforge.run_files import Record
-from metaforge_arrays.files import Arrays
 from tests.torture.harness import SHARE, dice, differing, figures, number, tally
 
 pytestmark = pytest.mark.slow
