@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 import termios
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from metaforge import stops
 from metaforge.recipe import load
 from tests.small import SMALL
 
@@ -21,6 +23,12 @@ pytestmark = pytest.mark.slow
 
 #: Long enough to lose its terminal on the way.
 CHANGES = ("meta_train.steps=600", "evaluate.targets=12", "evaluate.workers=2", "output=runs")
+
+
+def _as_from_a_shell() -> None:
+    """With a terminal of its own, and heeding SIGHUP, which these tests may run without (nohup)."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 class InTerminal:
@@ -34,7 +42,7 @@ class InTerminal:
             stdout=streams.get("stdout", theirs),
             stderr=streams.get("stderr", theirs),
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_as_from_a_shell,
         )
         os.close(theirs)
 
@@ -92,6 +100,20 @@ def test_nor_does_a_pipe_to_a_command_that_the_terminal_takes_along(command):
     assert ran.process.wait(240) == 0
     assert json.loads((folder / "status.json").read_text())["state"] == "done"
     ran.close_terminal()
+
+
+def test_a_signal_that_comes_a_moment_after_the_reader_has_gone_counts(monkeypatch):
+    monkeypatch.setattr(os, "dup2", lambda *numbers: None)  # the streams stay those of the tests
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        for comes in (True, False):
+            monkeypatch.setattr(stops, "_closed", threading.Event())
+            with stops.outliving_terminal():
+                if comes:
+                    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGHUP)).start()
+                assert stops.terminal_closed() == comes
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_reader_that_leaves_by_itself_still_ends_it(command):
